@@ -54,8 +54,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT(google-explicit-constructor): `return value;`
-  Result(Status status) : status_(std::move(status)) {      // NOLINT(google-explicit-constructor): `return error;`
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor): `return value;`
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor): `return error;`
     if (status_.ok()) status_ = Status(ErrorCode::kInternal, "Result made from an ok Status");
   }
 
@@ -88,15 +88,16 @@ const Status& StatusOf(const Result<T>& result) {
 #define MW_CONCAT(a, b) MW_CONCAT_INNER(a, b)
 
 /// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
-#define MW_RETURN_IF_ERROR(expr)                                                                 \
-  do {                                                                                           \
-    if (const auto& mw_status_or = (expr); !mw_status_or.ok()) {                                 \
-      return ::milwright::internal::StatusOf(mw_status_or);                                      \
-    }                                                                                            \
+#define MW_RETURN_IF_ERROR(expr)                                 \
+  do {                                                           \
+    if (const auto& mw_status_or = (expr); !mw_status_or.ok()) { \
+      return ::milwright::internal::StatusOf(mw_status_or);      \
+    }                                                            \
   } while (false)
 
 /// `MW_ASSIGN_OR_RETURN(auto x, F());` defines x from the Result of F(), or returns its error.
-#define MW_ASSIGN_OR_RETURN(declaration, expr) MW_ASSIGN_OR_RETURN_IMPL(MW_CONCAT(mw_result_, __LINE__), declaration, expr)
+#define MW_ASSIGN_OR_RETURN(declaration, expr) \
+  MW_ASSIGN_OR_RETURN_IMPL(MW_CONCAT(mw_result_, __LINE__), declaration, expr)
 #define MW_ASSIGN_OR_RETURN_IMPL(result, declaration, expr) \
   auto result = (expr);                                     \
   if (!result.ok()) return result.status();                 \

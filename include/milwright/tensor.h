@@ -15,9 +15,9 @@ namespace milwright {
 
 /// A dense row-major tensor with a static shape.
 ///
-/// Storage is little endian in the element's own width; bools take a byte (0 or 1); sub-byte types are one LSB-first bit
-/// stream, as in weight.bin (package-format.md, section 4). Copies share storage; the first write through a shared or
-/// borrowed tensor copies it, so a Tensor behaves as a value. Strings live beside, one std::string an element.
+/// Storage is little endian in the element's own width; bools take a byte (0 or 1); sub-byte types are one LSB-first
+/// bit stream, as in weight.bin (package-format.md, section 4). Copies share storage; the first write through a shared
+/// or borrowed tensor copies it, so a Tensor behaves as a value. Strings live beside, one std::string an element.
 class Tensor {
  public:
   Tensor() = default;
@@ -27,7 +27,8 @@ class Tensor {
   /// Takes over `bytes`, whose size must be ByteSize(type).
   static Result<Tensor> FromBytes(const TensorType& type, std::vector<std::byte> bytes);
   /// Borrows `bytes` (a mapped file), kept alive by `owner`; nothing is read until an element is.
-  static Result<Tensor> Borrow(const TensorType& type, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+  static Result<Tensor> Borrow(const TensorType& type, std::span<const std::byte> bytes,
+                               std::shared_ptr<const void> owner);
   /// A tensor of strings.
   static Result<Tensor> FromStrings(Shape shape, std::vector<std::string> values);
   /// Rank-0 or rank-1 tensors of small constants; values are converted to `dtype` as Set* would.

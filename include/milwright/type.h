@@ -77,9 +77,9 @@ struct Type {
   enum class Kind : uint8_t { kTensor, kState, kList, kTuple, kDictionary };
 
   Kind kind = Kind::kTensor;
-  TensorType tensor;               ///< kTensor, kState
-  std::vector<Type> elements;      ///< kList, kTuple, kDictionary
-  int64_t length = kUnknownDim;    ///< kList: number of elements
+  TensorType tensor;             ///< kTensor, kState
+  std::vector<Type> elements;    ///< kList, kTuple, kDictionary
+  int64_t length = kUnknownDim;  ///< kList: number of elements
 
   Type() = default;
   Type(TensorType type) : tensor(std::move(type)) {}  // NOLINT(google-explicit-constructor): a tensor type is a type

@@ -40,11 +40,15 @@ class Literal {
   static Literal Int32s(const std::vector<int64_t>& values) {
     return Literal(Tensor::VectorOf(DataType::kInt32, values));
   }
-  static Literal Bools(const std::vector<int64_t>& values) { return Literal(Tensor::VectorOf(DataType::kBool, values)); }
+  static Literal Bools(const std::vector<int64_t>& values) {
+    return Literal(Tensor::VectorOf(DataType::kBool, values));
+  }
   static Literal Float(DataType dtype, double value) { return Literal(Tensor::Scalar(dtype, value)); }
   static LiteralPtr Share(Literal literal) { return std::make_shared<const Literal>(std::move(literal)); }
 
-  [[nodiscard]] bool IsString() const { return type.IsTensor() && type.dtype() == DataType::kString && type.rank() == 0; }
+  [[nodiscard]] bool IsString() const {
+    return type.IsTensor() && type.dtype() == DataType::kString && type.rank() == 0;
+  }
   /// The text of a string scalar; empty for anything else.
   [[nodiscard]] std::string AsString() const { return IsString() ? tensor.strings().front() : std::string(); }
 
@@ -52,10 +56,10 @@ class Literal {
   bool operator==(const Literal& other) const;
 
   Type type;
-  Tensor tensor;                                          ///< kTensor
-  std::vector<Literal> elements;                          ///< kList, kTuple
-  std::vector<std::pair<Literal, Literal>> entries;       ///< kDictionary, in file order
-  std::optional<BlobReference> blob;                      ///< set when the tensor lies in a weight file
+  Tensor tensor;                                     ///< kTensor
+  std::vector<Literal> elements;                     ///< kList, kTuple
+  std::vector<std::pair<Literal, Literal>> entries;  ///< kDictionary, in file order
+  std::optional<BlobReference> blob;                 ///< set when the tensor lies in a weight file
 };
 
 }  // namespace milwright

@@ -35,7 +35,7 @@ struct ArrayFeature {
 struct ImageFeature {
   int64_t width = 0;
   int64_t height = 0;
-  int32_t color_space = 0;  ///< 10 grayscale, 20 RGB, 30 BGR, 40 grayscale fp16
+  int32_t color_space = 0;                                      ///< 10 grayscale, 20 RGB, 30 BGR, 40 grayscale fp16
   std::vector<std::pair<uint64_t, uint64_t>> enumerated_sizes;  ///< width, height
   std::optional<std::pair<ArrayFeature::Range, ArrayFeature::Range>> size_range;  ///< width, height
 
@@ -46,8 +46,8 @@ struct FeatureType {
   enum class Kind : uint8_t { kMultiArray, kState, kImage, kInt64, kDouble, kString, kDictionary, kSequence, kUnset };
   Kind kind = Kind::kUnset;
   bool optional = false;
-  ArrayFeature array;   ///< kMultiArray, kState
-  ImageFeature image;   ///< kImage
+  ArrayFeature array;          ///< kMultiArray, kState
+  ImageFeature image;          ///< kImage
   bool key_is_string = false;  ///< kDictionary, kSequence: string rather than int64 elements
   std::string unknown_fields;
 

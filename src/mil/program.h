@@ -75,8 +75,8 @@ struct Operand {
   Value* value = nullptr;
   LiteralPtr literal;
 
-  Operand(Value* value) : value(value) {}                               // NOLINT(google-explicit-constructor)
-  Operand(LiteralPtr literal) : literal(std::move(literal)) {}          // NOLINT(google-explicit-constructor)
+  Operand(Value* value) : value(value) {}                       // NOLINT(google-explicit-constructor)
+  Operand(LiteralPtr literal) : literal(std::move(literal)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] const Type& type() const { return value != nullptr ? value->type : literal->type; }
   /// The content when it is known without running (an inline literal, or the output of a const op); else null.
@@ -185,7 +185,8 @@ class Block {
 
 class Function {
  public:
-  Function(std::string name, Opset opset) : name(std::move(name)), opset(opset), body_(std::make_unique<Block>(this, nullptr)) {}
+  Function(std::string name, Opset opset)
+      : name(std::move(name)), opset(opset), body_(std::make_unique<Block>(this, nullptr)) {}
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
   ~Function();
@@ -196,9 +197,9 @@ class Function {
   /// Tensors first, then states, as coremltools writes them; states have state types.
   [[nodiscard]] const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
   [[nodiscard]] Value* FindInput(std::string_view name) const;
-  Value* AddInput(std::string name, Type type);          ///< appended
+  Value* AddInput(std::string name, Type type);  ///< appended
   Value* InsertInput(size_t index, std::string name, Type type);
-  void EraseInput(Value* input);                         ///< must have no uses
+  void EraseInput(Value* input);  ///< must have no uses
   [[nodiscard]] std::vector<Value*> TensorInputs() const;
   [[nodiscard]] std::vector<Value*> States() const;
 
@@ -246,8 +247,8 @@ std::unique_ptr<Function> CloneFunction(const Function& function);
 
 /// Maps the values of one function to those of another while operations are copied across.
 using ValueMap = std::unordered_map<const Value*, Value*>;
-/// Copies `op` (with nested blocks) into `target` before `before`; operands go through `map` (unmapped values are kept as
-/// they are), and the copied outputs are added to it. Names are kept.
+/// Copies `op` (with nested blocks) into `target` before `before`; operands go through `map` (unmapped values are kept
+/// as they are), and the copied outputs are added to it. Names are kept.
 Operation* CloneOperation(const Operation& op, Block& target, Operation* before, ValueMap& map);
 
 /// Calls `visit` for every operation of `block`, nested blocks included, in program order (an op before its blocks).
@@ -259,7 +260,7 @@ std::string OperationPath(const Operation& op);
 /// Structural equality: same functions, inputs, operations in order, types, attributes and literal contents. On
 /// difference `why`, when given, gets the first place that differs.
 struct EqualOptions {
-  bool ignore_program_attributes = false;   ///< buildInfo, which compilers add
+  bool ignore_program_attributes = false;      ///< buildInfo, which compilers add
   bool match_function_inputs_by_name = false;  ///< compilers sort inputs
 };
 bool ProgramsEqual(const Program& a, const Program& b, const EqualOptions& options = {}, std::string* why = nullptr);

@@ -15,7 +15,8 @@ namespace milwright {
 /// A parameter binding for Builder::Op: one operand, or several for a variadic parameter.
 struct Binding {
   Binding(std::string_view name, Value* value) : name(name), arguments{Operand(value)} {}
-  Binding(std::string_view name, Literal literal) : name(name), arguments{Operand(Literal::Share(std::move(literal)))} {}
+  Binding(std::string_view name, Literal literal)
+      : name(name), arguments{Operand(Literal::Share(std::move(literal)))} {}
   Binding(std::string_view name, const std::vector<Value*>& values) : name(name) {
     for (Value* value : values) arguments.emplace_back(value);
   }

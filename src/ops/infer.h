@@ -11,8 +11,8 @@
 
 namespace milwright {
 
-/// The output types of `op` by the registry's rules: checks that the op exists in `opset`, that its parameters are known,
-/// present, constant where they must be, and of allowed types, then infers. Nested blocks are not looked into.
+/// The output types of `op` by the registry's rules: checks that the op exists in `opset`, that its parameters are
+/// known, present, constant where they must be, and of allowed types, then infers. Nested blocks are not looked into.
 Result<std::vector<Type>> InferOperation(const Operation& op, Opset opset);
 
 struct VerifyOptions {

@@ -42,11 +42,11 @@ struct ParameterSpec {
   enum class Kind : uint8_t { kTensor, kVariadic, kList, kState, kAny };
   std::string name;
   Kind kind = Kind::kTensor;
-  std::string domain;      ///< "T": a type variable of the op, equal for all parameters that name it; or "" for fixed types
+  std::string domain;  ///< "T": a type variable of the op, equal for all parameters that name it; or "" for fixed types
   TypeSet types;
   bool optional = false;
-  bool constant = false;   ///< must be known without running
-  bool attribute = false;  ///< stands in the attributes, not the inputs (constexpr ops before iOS18)
+  bool constant = false;                 ///< must be known without running
+  bool attribute = false;                ///< stands in the attributes, not the inputs (constexpr ops before iOS18)
   std::optional<Literal> default_value;  ///< what an absent optional parameter means; nullopt: the kernel decides
 };
 
@@ -57,7 +57,7 @@ struct OpDefinition {
   InferFunction infer = nullptr;
   EvaluateFunction evaluate = nullptr;  ///< null for ops that the interpreter itself runs (states, control flow, const)
   Effect effect = Effect::kNone;
-  int blocks = 0;                       ///< nested blocks it must have (cond, while_loop: 2)
+  int blocks = 0;  ///< nested blocks it must have (cond, while_loop: 2)
 
   [[nodiscard]] const ParameterSpec* Find(std::string_view parameter) const;
 };
@@ -66,9 +66,9 @@ struct OpDefinition {
 ///   "gather(T x, I indices, const int32 axis=0, const int32 batch_dims=0) where T=fp16|fp32|int32, I=int32|int16"
 /// Grammar of a parameter: [const] [attr] TYPES[...] NAME[? | =DEFAULT], where TYPES is a type variable declared after
 /// `where`, data types joined by `|`, `list`, `state` or `any`; `...` marks a variadic parameter; `?` an optional one
-/// without a stated default; DEFAULT is a number, true, false, "text", or a list [1, 2]. A default takes the data type of
-/// the parameter, or that of `x` when it ranges over several float types.
-/// Aborts at start-up on a malformed line: the lines are part of the program.
+/// without a stated default; DEFAULT is a number, true, false, "text", or a list [1, 2]. A default takes the data type
+/// of the parameter, or that of `x` when it ranges over several float types. Aborts at start-up on a malformed line:
+/// the lines are part of the program.
 OpDefinition Op(Opset since, std::string_view schema, InferFunction infer, EvaluateFunction evaluate,
                 Effect effect = Effect::kNone, int blocks = 0);
 
@@ -161,15 +161,17 @@ std::vector<int64_t> Strides(const Shape& shape);
 Result<std::vector<Literal>> One(Result<Tensor> tensor);
 
 /// The entries of each family; OpRegistry::Get collects them.
-std::vector<OpDefinition> ElementwiseOps();    // elementwise.cc: unary and binary arithmetic, comparison, logic, cast, select
-std::vector<OpDefinition> ActivationOps();     // activation.cc
-std::vector<OpDefinition> ReductionOps();      // reduction.cc
-std::vector<OpDefinition> SortOps();           // sort.cc: argsort, topk, non_maximum_suppression
-std::vector<OpDefinition> CreationOps();       // creation.cc: fill, one_hot, range_1d, random_*, non_zero, band_part, shape, classify
-std::vector<OpDefinition> ShapeOps();          // shape.cc: reshape, transpose, concat, split, pad, tile, depth/space, ...
-std::vector<OpDefinition> SliceOps();          // slice.cc: slice_by_index, slice_by_size, slice_update, crop, sliding_windows
-std::vector<OpDefinition> GatherOps();         // gather.cc: gather*, scatter*
-std::vector<OpDefinition> LinearOps();         // linear.cc: linear, matmul, einsum, scaled_dot_product_attention
+std::vector<OpDefinition>
+ElementwiseOps();  // elementwise.cc: unary and binary arithmetic, comparison, logic, cast, select
+std::vector<OpDefinition> ActivationOps();  // activation.cc
+std::vector<OpDefinition> ReductionOps();   // reduction.cc
+std::vector<OpDefinition> SortOps();        // sort.cc: argsort, topk, non_maximum_suppression
+std::vector<OpDefinition>
+CreationOps();  // creation.cc: fill, one_hot, range_1d, random_*, non_zero, band_part, shape, classify
+std::vector<OpDefinition> ShapeOps();   // shape.cc: reshape, transpose, concat, split, pad, tile, depth/space, ...
+std::vector<OpDefinition> SliceOps();   // slice.cc: slice_by_index, slice_by_size, slice_update, crop, sliding_windows
+std::vector<OpDefinition> GatherOps();  // gather.cc: gather*, scatter*
+std::vector<OpDefinition> LinearOps();  // linear.cc: linear, matmul, einsum, scaled_dot_product_attention
 std::vector<OpDefinition> ConvolutionOps();    // convolution.cc
 std::vector<OpDefinition> PoolOps();           // pool.cc
 std::vector<OpDefinition> NormalizationOps();  // normalization.cc
