@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "mil/literal.h"
@@ -206,6 +207,8 @@ class Function {
   [[nodiscard]] Block& body() { return *body_; }
   [[nodiscard]] const Block& body() const { return *body_; }
 
+  /// Every name that a value of this function carries.
+  [[nodiscard]] std::unordered_set<std::string> Names() const;
   /// A name that no value of this function carries: `base`, or base_0, base_1, ...
   [[nodiscard]] std::string UniqueName(std::string_view base) const;
 

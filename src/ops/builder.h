@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -54,9 +55,11 @@ class Builder {
   }
 
  private:
+  std::string UniqueName(std::string_view base);
   Block* block_;
   Operation* before_;
   Status status_;
+  std::unordered_set<std::string> names_;  // all names of the function, collected at the first use
 };
 
 }  // namespace milwright

@@ -65,7 +65,7 @@ struct OpDefinition {
 /// Makes a definition from a schema line, e.g.
 ///   "gather(T x, I indices, const int32 axis=0, const int32 batch_dims=0) where T=fp16|fp32|int32, I=int32|int16"
 /// Grammar of a parameter: [const] [attr] TYPES[...] NAME[? | =DEFAULT], where TYPES is a type variable declared after
-/// `where`, data types joined by `|`, `list`, `state` or `any`; `...` marks a variadic parameter; `?` an optional one
+/// `where`, data types joined by `|`, `list`, `state` or `any` (any number of arguments of any type); `...` marks a variadic parameter; `?` an optional one
 /// without a stated default; DEFAULT is a number, true, false, "text", or a list [1, 2]. A default takes the data type
 /// of the parameter, or that of `x` when it ranges over several float types. Aborts at start-up on a malformed line:
 /// the lines are part of the program.
