@@ -195,7 +195,7 @@ bool ProgramsEqual(const Program& a, const Program& b, const EqualOptions& optio
   return Comparer(options, why).Programs(a, b);
 }
 
-bool ModelsEqual(const Model& a, const Model& b, std::string* why) {
+bool ModelsEqual(const ModelSpec& a, const ModelSpec& b, std::string* why) {
   const auto differ = [why](const char* what) {
     if (why != nullptr) *why = what;
     return false;

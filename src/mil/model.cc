@@ -13,8 +13,8 @@ FunctionDescription* ModelDescription::Find(std::string_view function) {
   return const_cast<FunctionDescription*>(std::as_const(*this).Find(function));
 }
 
-Model Model::Clone() const {
-  Model copy;
+ModelSpec ModelSpec::Clone() const {
+  ModelSpec copy;
   copy.specification_version = specification_version;
   copy.is_updatable = is_updatable;
   copy.description = description;
@@ -24,7 +24,7 @@ Model Model::Clone() const {
   return copy;
 }
 
-Function* Model::DefaultFunction() const {
+Function* ModelSpec::DefaultFunction() const {
   if (!description.default_function.empty()) return program.FindFunction(description.default_function);
   if (Function* main = program.FindFunction("main"); main != nullptr) return main;
   return program.functions().size() == 1 ? program.functions().front().get() : nullptr;

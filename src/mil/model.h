@@ -1,4 +1,4 @@
-// Model: a program with the description that hosts read: features, states, functions, metadata.
+// ModelSpec: a program with the description that hosts read: features, states, functions, metadata.
 #ifndef MILWRIGHT_MIL_MODEL_H_
 #define MILWRIGHT_MIL_MODEL_H_
 
@@ -101,8 +101,8 @@ struct ModelDescription {
   bool operator==(const ModelDescription&) const = default;
 };
 
-/// Everything a package says. Weight bytes are borrowed from the mapped file, which the tensors keep alive.
-struct Model {
+/// Everything a package says (Apple calls it the model specification). Weight bytes are borrowed from the mapped file, which the tensors keep alive.
+struct ModelSpec {
   int32_t specification_version = 9;
   bool is_updatable = false;
   ModelDescription description;
@@ -110,13 +110,13 @@ struct Model {
   std::string unknown_fields;
   std::string source;  ///< the path it was read from, for messages; not part of equality
 
-  [[nodiscard]] Model Clone() const;
+  [[nodiscard]] ModelSpec Clone() const;
   /// The function to run when none is named: the default function, else "main", else the only one; null if unclear.
   [[nodiscard]] Function* DefaultFunction() const;
 };
 
 /// Equality of everything but `source`.
-bool ModelsEqual(const Model& a, const Model& b, std::string* why = nullptr);
+bool ModelsEqual(const ModelSpec& a, const ModelSpec& b, std::string* why = nullptr);
 
 /// Builds the description entry of `function` from its inputs, outputs and states (array features, no flexibility).
 FunctionDescription DescribeFunction(const Function& function);
