@@ -39,7 +39,7 @@ struct OpenOptions {
 /// Opens an .mlpackage, a bare .mlmodel or an .mlmodelc. Weights are mapped, not read. Errors are one line that names
 /// file, function, operation and value: kUnreadable when the files do not read or are of another kind (a neural
 /// network, say), kInvalidProgram when the program in them breaks a rule.
-Result<Model> OpenModel(const std::string& path, const OpenOptions& options = {});
+Result<ModelSpec> OpenModel(const std::string& path, const OpenOptions& options = {});
 
 struct WriteOptions {
   /// Numeric constants of at least so many elements go to the weight file, as coremltools has it; smaller ones and
@@ -52,11 +52,11 @@ struct WriteOptions {
 /// built beside the target and exchanged with it, so an interrupted or failed write leaves the old or the new one
 /// whole; leftovers go with the next write or open. An existing target is replaced only if it is a package. kUsage: a
 /// bad path; kInvalidProgram: names that the format does not allow; kIo: the disk.
-Status WriteModel(const Model& model, const std::string& path, const WriteOptions& options = {});
+Status WriteModel(const ModelSpec& model, const std::string& path, const WriteOptions& options = {});
 
 /// SHA-256 (hexadecimal) of everything the model says, weights included, wherever it was read from: equal for models
 /// that are equal by ModelsEqual. Reads all weights.
-Result<std::string> PackageIdentity(const Model& model);
+Result<std::string> PackageIdentity(const ModelSpec& model);
 
 }  // namespace milwright
 

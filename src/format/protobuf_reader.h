@@ -25,7 +25,7 @@ using BlobLoader = std::function<Result<Tensor>(const BlobReference&, const Tens
 ///
 /// Errors: kUnreadable when the bytes are no such protobuf (with the place: field path and byte offset) or hold another
 /// kind of model; kInvalidProgram when the program in it breaks a rule (with function, operation and value).
-Result<Model> ReadModelProtobuf(std::span<const std::byte> bytes, const std::string& name, const BlobLoader& load_blob);
+Result<ModelSpec> ReadModelProtobuf(std::span<const std::byte> bytes, const std::string& name, const BlobLoader& load_blob);
 
 }  // namespace milwright
 

@@ -19,7 +19,7 @@ using BlobStore = std::function<Result<BlobReference>(const Tensor&)>;
 /// that belongs to the weight file (see WriteOptions::blob_threshold in package.h) goes to `store_blob`, in program
 /// order; all others are encoded in place as coremltools does (package-format.md, section 3). kInvalidProgram: a name
 /// that is no identifier (`[A-Za-z_][A-Za-z0-9_@]*`).
-Result<std::string> WriteModelProtobuf(const Model& model, int64_t blob_threshold, const BlobStore& store_blob);
+Result<std::string> WriteModelProtobuf(const ModelSpec& model, int64_t blob_threshold, const BlobStore& store_blob);
 
 }  // namespace milwright
 
