@@ -14,17 +14,17 @@ namespace milwright {
 
 /// How a program computes the value that it writes to a state. The names are those of the evidence ledger.
 enum class UpdateForm : uint8_t {
-  kNone,              ///< never read, never written
-  kReadOnly,          ///< read, never written
-  kWrittenBack,       ///< written back unchanged
-  kSliceUpdate,       ///< slice_update at a position known at run time
-  kStaticSlot,        ///< slice_update with constant begin: a whole slot is replaced
-  kMaskBlend,         ///< cache * (1 - m) + new * m, or a select
-  kShiftConcat,       ///< the oldest part sliced off, the new part appended by concat
-  kShiftMatmul,       ///< shifted by a product with a constant matrix
-  kScatter,           ///< scatter, scatter_nd, scatter_along_axis
-  kReadModifyWrite,   ///< any other function of the old value
-  kWholeOverwrite,    ///< the old value plays no part
+  kNone,             ///< never read, never written
+  kReadOnly,         ///< read, never written
+  kWrittenBack,      ///< written back unchanged
+  kSliceUpdate,      ///< slice_update at a position known at run time
+  kStaticSlot,       ///< slice_update with constant begin: a whole slot is replaced
+  kMaskBlend,        ///< cache * (1 - m) + new * m, or a select
+  kShiftConcat,      ///< the oldest part sliced off, the new part appended by concat
+  kShiftMatmul,      ///< shifted by a product with a constant matrix
+  kScatter,          ///< scatter, scatter_nd, scatter_along_axis
+  kReadModifyWrite,  ///< any other function of the old value
+  kWholeOverwrite,   ///< the old value plays no part
 };
 
 /// "slice_update_dynamic", "slice_assign_static_slot", "mask_blend", ... as in the evidence ledger.
@@ -55,28 +55,28 @@ struct StateWrite {
   Value* data = nullptr;
   size_t position = 0;
   UpdateForm form = UpdateForm::kWholeOverwrite;
-  Operation* update_op = nullptr;   ///< the op that carries the form: slice_update, scatter, concat, add, select, matmul
-  Operation* slot_op = nullptr;     ///< the slice_update with constant begin around it when one slot is updated; else null
-  std::optional<int64_t> axis;      ///< slice, shift: the axis along which new content goes
-  std::optional<int64_t> width;     ///< number of new rows along `axis`
-  Value* begin = nullptr;           ///< slice update: the begin vector
+  Operation* update_op = nullptr;  ///< the op that carries the form: slice_update, scatter, concat, add, select, matmul
+  Operation* slot_op = nullptr;  ///< the slice_update with constant begin around it when one slot is updated; else null
+  std::optional<int64_t> axis;   ///< slice, shift: the axis along which new content goes
+  std::optional<int64_t> width;  ///< number of new rows along `axis`
+  Value* begin = nullptr;        ///< slice update: the begin vector
 };
 
 /// An output that is the written value itself, or a slice of the state after a write.
 struct ExposedOutput {
   Value* output = nullptr;
   Operation* write = nullptr;
-  bool is_slice = false;        ///< a slice of the updated state, rather than the written value itself
-  bool also_consumed = false;   ///< something besides the output reads it
+  bool is_slice = false;       ///< a slice of the updated state, rather than the written value itself
+  bool also_consumed = false;  ///< something besides the output reads it
 };
 
 /// Why re-running coremltools' default pipeline would change what the program means (state-semantics.md, T01-T05).
 struct OrderHazard {
   enum class Kind : uint8_t {
-    kReadAcrossWrite,    ///< a value read before a write is used after it: merging reads changes it (T01, T05)
-    kMovedAcrossRead,    ///< moving the write up to its producer crosses a read (T02)
-    kMovedAcrossWrite,   ///< ... crosses another write (T03)
-    kRepeatedWrite,      ///< the same value is written again after another write: the repeat is dropped (T04)
+    kReadAcrossWrite,   ///< a value read before a write is used after it: merging reads changes it (T01, T05)
+    kMovedAcrossRead,   ///< moving the write up to its producer crosses a read (T02)
+    kMovedAcrossWrite,  ///< ... crosses another write (T03)
+    kRepeatedWrite,     ///< the same value is written again after another write: the repeat is dropped (T04)
   };
   Kind kind;
   Operation* first = nullptr;
@@ -85,8 +85,8 @@ struct OrderHazard {
 
 struct StateFacts {
   Value* state = nullptr;
-  std::vector<StateRead> reads;    ///< in program order
-  std::vector<StateWrite> writes;  ///< in program order
+  std::vector<StateRead> reads;         ///< in program order
+  std::vector<StateWrite> writes;       ///< in program order
   UpdateForm form = UpdateForm::kNone;  ///< that of the writes; the most particular one when they differ
   StateRole role = StateRole::kUnknown;
   std::optional<int64_t> query_length;  ///< new rows in one step along the sequence axis, where the form shows it
@@ -101,14 +101,14 @@ struct StateFacts {
 struct CachePair {
   Value* input = nullptr;
   Value* output = nullptr;
-  bool whole = true;                ///< the output is the whole cache; false: only its new rows
+  bool whole = true;  ///< the output is the whole cache; false: only its new rows
   UpdateForm form = UpdateForm::kReadModifyWrite;
   StateRole role = StateRole::kUnknown;
-  std::optional<int64_t> axis;      ///< new rows: where they go
+  std::optional<int64_t> axis;  ///< new rows: where they go
 };
 
 struct FunctionStates {
-  std::vector<StateFacts> states;   ///< in declaration order
+  std::vector<StateFacts> states;  ///< in declaration order
   std::vector<CachePair> cache_pairs;
 
   [[nodiscard]] const StateFacts* Find(const Value* state) const;
