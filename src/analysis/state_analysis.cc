@@ -394,10 +394,9 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
       CachePair pair{input, output, true, write.form, StateRole::kUnknown, write.axis};
       pair.role = RoleFinder().Find({input, output}, write.form, {write});
       const size_t likeness = NameLikeness(input->name, output->name);
-      // A value that merely depends on an input of equal shape (a hidden state, a residual stream) is no cache of it,
-      // unless the names say so.
+      // A value that merely depends on an input of equal shape is no cache of it, unless the names say so.
       const bool structural = write.form != UpdateForm::kReadModifyWrite;
-      const bool named = likeness * 2 >= input->name.size() && likeness >= 3;
+      const bool named = likeness * 2 >= input->name.size() && likeness >= 3 && !IsResidual(output, input);
       if (structural || named || pair.role == StateRole::kAccumulator)
         candidates.push_back({pair, likeness, structural});
     }

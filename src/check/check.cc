@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "check/rule.h"
+
+namespace milwright {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kSeverities = {"off", "note", "warning", "error"};
+constexpr std::array<std::string_view, 5> kConfidences = {"specification", "reproduced", "several reports",
+                                                          "one report", "inference"};
+
+Severity SeverityFor(const Rule& rule, const CheckOptions& options) {
+  if (const auto it = options.overrides.find(rule.id); it != options.overrides.end()) return it->second;
+  for (const auto& [prefix, severity] : rule.target_severities) {
+    if (options.target.starts_with(prefix)) return severity;
+  }
+  return rule.severity;
+}
+
+}  // namespace
+
+std::string_view SeverityName(Severity severity) { return kSeverities[static_cast<size_t>(severity)]; }
+
+std::optional<Severity> SeverityFromName(std::string_view name) {
+  const auto* it = std::ranges::find(kSeverities, name);
+  return it != kSeverities.end() ? std::optional(static_cast<Severity>(it - kSeverities.begin())) : std::nullopt;
+}
+
+std::string_view ConfidenceName(Confidence confidence) { return kConfidences[static_cast<size_t>(confidence)]; }
+
+ProgramFacts::ProgramFacts(const ModelSpec& model) : model(&model) {
+  for (const auto& function : model.program.functions()) functions.emplace(function->name, AnalyzeStates(*function));
+}
+
+Finding& Reporter::Report(Location location, std::string message) {
+  findings_.push_back({std::string(rule_.id), severity_, std::move(location), std::move(message), {}, {}});
+  return findings_.back();
+}
+
+std::span<const Rule> AllRules() {
+  static const std::vector<Rule> rules = [] {
+    std::vector<Rule> all;
+    for (const auto family : {FormatRules, StateRules}) {
+      std::ranges::move(family(), std::back_inserter(all));
+    }
+    std::ranges::sort(all, {}, &Rule::id);
+    return all;
+  }();
+  return rules;
+}
+
+const Rule* FindRule(std::string_view id_or_slug) {
+  for (const Rule& rule : AllRules()) {
+    if (rule.id == id_or_slug || rule.slug == id_or_slug) return &rule;
+  }
+  return nullptr;
+}
+
+std::vector<Finding> CheckModel(const ModelSpec& model, const CheckOptions& options) {
+  const ProgramFacts facts(model);
+  std::vector<Finding> findings;
+  for (const Rule& rule : AllRules()) {
+    const Severity severity = SeverityFor(rule, options);
+    if (severity == Severity::kOff) continue;
+    Reporter reporter(rule, severity, findings);
+    rule.check(facts, reporter);
+  }
+  std::ranges::stable_sort(findings, std::greater<>(), &Finding::severity);
+  return findings;
+}
+
+}  // namespace milwright

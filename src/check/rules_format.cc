@@ -1,0 +1,66 @@
+// MW1xx: what the format itself demands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "check/rule.h"
+
+namespace milwright {
+namespace {
+
+void CheckOutputsExist(const ProgramFacts& facts, Reporter& reporter) {
+  for (const auto& function : facts.model->program.functions()) {
+    if (function->body().outputs().empty()) {
+      reporter.Report({function->name, {}, {}}, "the function has no output; Core ML needs at least one");
+    }
+  }
+}
+
+void CheckSharedStates(const ProgramFacts& facts, Reporter& reporter) {
+  std::map<std::string, std::pair<const Function*, const Value*>> first;
+  for (const auto& function : facts.model->program.functions()) {
+    for (const Value* state : function->States()) {
+      const auto [it, added] = first.emplace(state->name, std::pair(function.get(), state));
+      const Value* other = it->second.second;
+      if (added || other->type == state->type) continue;
+      reporter.Report({function->name, {}, state->name},
+                      fmt::format("state '{}' is {} here, but {} in function '{}'; functions that share a state must "
+                                  "declare it alike",
+                                  state->name, TypeToString(state->type.tensor), TypeToString(other->type.tensor),
+                                  it->second.first->name));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> FormatRules() {
+  return {
+      Rule{.id = "MW101",
+           .slug = "no-outputs",
+           .known_as = "K07",
+           .summary = "A function has no output.",
+           .explanation =
+               "Core ML refuses a function without outputs, so a program whose only result is what it writes to its "
+               "states does not load. Give it an output that is not the written value itself (see MW205), for instance "
+               "a sum over it.",
+           .severity = Severity::kError,
+           .confidence = Confidence::kSeveralReports,
+           .evidence_for = {"report 21"},
+           .check = CheckOutputsExist},
+      Rule{.id = "MW102",
+           .slug = "shared-state-types-differ",
+           .known_as = "K24",
+           .summary = "Functions share a state's name but not its type.",
+           .explanation =
+               "The functions of a package share their states by name: what prefill writes, decode reads. That only "
+               "works when every function declares the state with the same shape and data type.",
+           .severity = Severity::kError,
+           .confidence = Confidence::kSeveralReports,
+           .evidence_for = {"report 20", "report 33"},
+           .check = CheckSharedStates},
+  };
+}
+
+}  // namespace milwright
