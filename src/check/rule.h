@@ -74,14 +74,15 @@ class Reporter {
 struct Rule {
   std::string_view id;  ///< MW1xx format, MW2xx states, MW3xx shapes, MW4xx weights, MW5xx numerics, MW6xx placement
   std::string_view slug;
-  std::string_view known_as;                                             ///< K number of field-reports.md, section 2
-  std::string_view summary;                                              ///< one line
-  std::string_view explanation;                                          ///< the page: why, and what to do
-  Severity severity = Severity::kWarning;                                ///< for target "any"
-  std::vector<std::pair<std::string_view, Severity>> target_severities;  ///< by target profile name or prefix ("ane")
+  std::string_view known_as;               ///< K number of field-reports.md, section 2
+  std::string_view summary;                ///< one line
+  std::string_view explanation;            ///< the page: why, and what to do
+  Severity severity = Severity::kWarning;  ///< for target "any"
+  std::vector<std::pair<std::string_view, Severity>> target_severities =
+      {};  ///< by target profile name or prefix ("ane")
   Confidence confidence = Confidence::kSpecification;
-  std::vector<std::string_view> evidence_for;  ///< hypotheses or observations of the ledger, or report numbers
-  std::vector<std::string_view> evidence_against;
+  std::vector<std::string_view> evidence_for = {};  ///< hypotheses or observations of the ledger, or report numbers
+  std::vector<std::string_view> evidence_against = {};
   void (*check)(const ProgramFacts&, Reporter&) = nullptr;
 };
 
