@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -57,6 +59,23 @@ const Rule* FindRule(std::string_view id_or_slug) {
     if (rule.id == id_or_slug || rule.slug == id_or_slug) return &rule;
   }
   return nullptr;
+}
+
+std::string RulePage(const Rule& rule) {
+  std::string page = fmt::format("# {} {}\n\n{}\n\n{}\n\n", rule.id, rule.slug, rule.summary, rule.explanation);
+  page += fmt::format("- severity: {}\n", SeverityName(rule.severity));
+  for (const auto& [target, severity] : rule.target_severities) {
+    page += fmt::format("- severity for {}: {}\n", target, SeverityName(severity));
+  }
+  page += fmt::format("- confidence: {}\n", ConfidenceName(rule.confidence));
+  const auto list = [&page](std::string_view title, const std::vector<std::string_view>& entries) {
+    if (entries.empty()) return;
+    page += fmt::format("- {}: {}\n", title, fmt::join(entries, ", "));
+  };
+  list("evidence for", rule.evidence_for);
+  list("evidence against", rule.evidence_against);
+  if (!rule.known_as.empty()) page += fmt::format("- also known as: {}\n", rule.known_as);
+  return page;
 }
 
 std::vector<Finding> CheckModel(const ModelSpec& model, const CheckOptions& options) {

@@ -89,6 +89,8 @@ struct Rule {
 /// Every rule, sorted by id.
 std::span<const Rule> AllRules();
 const Rule* FindRule(std::string_view id_or_slug);
+/// The rule's page in Markdown: docs/rules/<id>.md, and what `milwright explain` prints.
+std::string RulePage(const Rule& rule);
 
 std::vector<Rule> FormatRules();  // rules_format.cc: MW1xx
 std::vector<Rule> StateRules();   // rules_state.cc: MW2xx

@@ -126,7 +126,7 @@ TensorDifference CompareTensors(const Tensor& actual, const Tensor& expected, co
     return result;
   }
   const bool exact = !IsFloat(expected.dtype());
-  double worst = -1;
+  double worst = 0;
   for (int64_t i = 0; i < expected.size(); ++i) {
     const double a = actual.GetDouble(i);
     const double e = expected.GetDouble(i);
@@ -136,7 +136,7 @@ TensorDifference CompareTensors(const Tensor& actual, const Tensor& expected, co
     if (!(error <= bound)) ++result.failures;
     result.max_error = std::max(result.max_error, error);
     const double excess = error - bound + (error > bound ? 1e300 : 0);  // a failure before any near miss
-    if (excess > worst || worst < 0) {
+    if (i == 0 || excess > worst) {
       worst = excess;
       result.worst_index = i;
       result.actual = a;

@@ -1,0 +1,186 @@
+// The command line: every verb, option, help text and example. The only file that knows CLI11.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+
+namespace milwright::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Milwright opens, checks, rewrites, builds and runs Core ML packages whose programs keep a KV cache in states.";
+constexpr const char* kFooter =
+    "Exit codes: 0 fine, 1 findings or a difference, 2 wrong usage, 3 input that does not read.";
+
+// A verb: its parser, and what to run once it has parsed.
+struct Verb {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+class CommandLine {
+ public:
+  CommandLine() : app_(kAbout, "milwright") {
+    app_.footer(kFooter);
+    app_.set_version_flag("--version", std::string("milwright ") + MILWRIGHT_VERSION);
+    app_.require_subcommand(1);
+    app_.get_formatter()->column_width(34);
+    AddInfo();
+    AddPrint();
+    AddRun();
+    AddCheck();
+    AddExplain();
+  }
+
+  int Main(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp& request) {
+      return app_.exit(request);
+    } catch (const CLI::CallForVersion& request) {
+      return app_.exit(request);
+    } catch (const CLI::ParseError& error) {
+      return Explain(error, argc, argv);
+    }
+    for (const Verb& verb : verbs_) {
+      if (verb.app->parsed()) return verb.run();
+    }
+    return kUsage;
+  }
+
+ private:
+  template <typename Arguments>
+  CLI::App* Add(const char* name, const char* about, const char* example, Arguments& arguments,
+                int (*run)(const Arguments&)) {
+    CLI::App* verb = app_.add_subcommand(name, about);
+    verb->footer(std::string("Example:\n  ") + example);
+    verb->get_formatter()->column_width(34);
+    verbs_.push_back({verb, [&arguments, run] { return run(arguments); }});
+    return verb;
+  }
+
+  static void AddPath(CLI::App* verb, std::string& path) {
+    verb->add_option("PATH", path, "A .mlpackage, .mlmodelc or .mlmodel")->required();
+  }
+  static void AddJson(CLI::App* verb, bool& json) { verb->add_flag("--json", json, "Print JSON"); }
+
+  void AddInfo() {
+    CLI::App* verb = Add("info", "Show what is in a package: functions, features, states, ops, weights",
+                         "milwright info Model.mlpackage", info_, Info);
+    AddPath(verb, info_.path);
+    AddJson(verb, info_.json);
+  }
+
+  void AddPrint() {
+    CLI::App* verb = Add("print", "Print the program as MIL text, weights elided",
+                         "milwright print Model.mlpackage --function decode", print_, Print);
+    AddPath(verb, print_.path);
+    verb->add_option("--function", print_.function, "Only this function");
+    verb->add_flag("--full", print_.full, "Write all immediate values, so that the text parses back");
+  }
+
+  void AddRun() {
+    CLI::App* verb = Add("run", "Run predictions on the CPU with Core ML's state semantics",
+                         "milwright run Model.mlpackage --input steps.npz --expect steps.npz --atol 3e-3", run_, Run);
+    AddPath(verb, run_.path);
+    verb->add_option("--input", run_.inputs,
+                     "file.npz (names, or step{i}/in/NAME for several steps), file.npy for the only input, or "
+                     "NAME=file.npy");
+    verb->add_option("--fill", run_.fill, "Value of inputs that are not given: zero, random or random:SEED");
+    verb->add_option("--steps", run_.steps, "Number of steps; inputs of one step serve all")
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--function", run_.function, "Function to run (default: the package's default function)");
+    verb->add_option("--state-in", run_.state_in, "States before the first step, from a .npz by name");
+    verb->add_option("--state-out", run_.state_out, "Write the states after the last step to a .npz");
+    verb->add_option("--output", run_.output, "Write inputs, outputs and states of every step to a .npz");
+    verb->add_option(
+        "--expect", run_.expect,
+        "Compare outputs and states with step{i}/out/NAME and step{i}/state/NAME of a .npz; without --input "
+        "its step{i}/in/NAME are the inputs");
+    verb->add_option("--atol", run_.atol, "Absolute tolerance of --expect")->check(CLI::NonNegativeNumber);
+    verb->add_option("--rtol", run_.rtol, "Relative tolerance of --expect")->check(CLI::NonNegativeNumber);
+    verb->add_option("--state-atol", run_.state_atol, "Absolute tolerance for states (default: --atol)");
+    verb->add_option("--state-rtol", run_.state_rtol, "Relative tolerance for states (default: --rtol)");
+    verb->add_flag("--trace", run_.trace, "Print the range of every intermediate value");
+    AddJson(verb, run_.json);
+  }
+
+  void AddCheck() {
+    CLI::App* verb = Add("check", "Say what is wrong with a package, and what will be on a compute unit",
+                         "milwright check Model.mlpackage", check_, Check);
+    AddPath(verb, check_.path);
+    verb->add_option("--target", check_.target, "Compute unit and OS to check for")->capture_default_str();
+    verb->add_option("--fail-on", check_.fail_on, "Exit with 1 from this severity on: note, warning, error")
+        ->check(CLI::IsMember({"note", "warning", "error"}))
+        ->capture_default_str();
+    AddJson(verb, check_.json);
+  }
+
+  void AddExplain() {
+    CLI::App* verb = Add("explain", "Print the page of a rule", "milwright explain MW205", explain_, cli::Explain);
+    verb->add_option("RULE", explain_.rule, "Rule id or slug")->required();
+  }
+
+  // One line that says what is wrong, with the nearest word that would have been right.
+  int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
+    std::string message = error.what();
+    std::vector<std::string> known;
+    std::string word;
+    const CLI::App* verb = nullptr;
+    for (const Verb& candidate : verbs_) {
+      known.push_back(candidate.app->get_name());
+      if (argc > 1 && candidate.app->get_name() == argv[1]) verb = candidate.app;
+    }
+    if (argc > 1 && verb == nullptr && argv[1][0] != '-') {
+      word = argv[1];
+      message = "there is no verb '" + word + "'";
+    } else if (verb != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+      known.clear();
+      for (const CLI::Option* option : verb->get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      }
+      for (int i = 2; i < argc && word.empty(); ++i) {
+        const std::string candidate = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+        if (candidate.starts_with("--") && std::find(known.begin(), known.end(), candidate) == known.end())
+          word = candidate;
+      }
+      if (!word.empty()) message = "there is no option '" + word + "'";
+    }
+    const std::string nearest = word.empty() ? std::string() : NearestWord(word, known);
+    if (!nearest.empty()) message += "; did you mean '" + nearest + "'?";
+    std::fprintf(stderr, "milwright: error: %s\nRun 'milwright %s--help' for what it takes.\n", message.c_str(),
+                 verb != nullptr ? (verb->get_name() + " ").c_str() : "");
+    return kUsage;
+  }
+
+  CLI::App app_;
+  std::vector<Verb> verbs_;
+  InfoArguments info_;
+  PrintArguments print_;
+  RunArguments run_;
+  CheckArguments check_;
+  ExplainArguments explain_;
+};
+
+}  // namespace
+
+int Main(int argc, const char* const* argv) { return CommandLine().Main(argc, argv); }
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "milwright: error: %s\n", status.message().c_str());
+  switch (status.code()) {
+    case ErrorCode::kUsage:
+      return kUsage;
+    case ErrorCode::kUnreadable:
+    case ErrorCode::kInvalidProgram:
+    case ErrorCode::kIo:
+    case ErrorCode::kInternal:
+      return kUnreadable;
+    default:
+      return kFindings;
+  }
+}
+
+}  // namespace milwright::cli

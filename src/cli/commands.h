@@ -1,0 +1,69 @@
+// The verbs of the command line: what each takes, and the function that runs it. A thin layer: argument parsing stands
+// in arguments.cc, one file per verb prints, everything else is the library's.
+#ifndef MILWRIGHT_CLI_COMMANDS_H_
+#define MILWRIGHT_CLI_COMMANDS_H_
+
+#include <string>
+#include <vector>
+
+#include "milwright/status.h"
+
+namespace milwright::cli {
+
+/// Exit codes (every verb): fine; findings or a difference; wrong usage; input that does not read.
+enum ExitCode : int { kFine = 0, kFindings = 1, kUsage = 2, kUnreadable = 3 };
+
+/// Prints "milwright: error: ..." to stderr and gives the exit code that fits.
+int Fail(const Status& status);
+
+struct InfoArguments {
+  std::string path;
+  bool json = false;
+};
+int Info(const InfoArguments& arguments);
+
+struct PrintArguments {
+  std::string path;
+  std::string function;
+  bool full = false;
+};
+int Print(const PrintArguments& arguments);
+
+struct RunArguments {
+  std::string path;
+  std::vector<std::string> inputs;  ///< file.npz, file.npy, name=file.npy
+  std::string fill;                 ///< "", "zero", "random", "random:SEED"
+  int steps = 0;                    ///< 0: as many as the inputs have
+  std::string function;
+  std::string state_in;
+  std::string state_out;
+  std::string output;
+  std::string expect;
+  double atol = 0;
+  double rtol = 0;
+  double state_atol = -1;  ///< negative: as atol
+  double state_rtol = -1;
+  bool trace = false;
+  bool json = false;
+};
+int Run(const RunArguments& arguments);
+
+struct CheckArguments {
+  std::string path;
+  std::string target = "any";
+  std::string fail_on = "error";
+  bool json = false;
+};
+int Check(const CheckArguments& arguments);
+
+struct ExplainArguments {
+  std::string rule;
+};
+int Explain(const ExplainArguments& arguments);
+
+/// Parses and runs; the whole program but for main().
+int Main(int argc, const char* const* argv);
+
+}  // namespace milwright::cli
+
+#endif  // MILWRIGHT_CLI_COMMANDS_H_
