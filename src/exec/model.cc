@@ -243,6 +243,16 @@ Result<Literal> BindInput(const Value& input, const FeatureDescription* describe
   return Literal(*std::move(converted));
 }
 
+// A classifier gives a dictionary from label to probability: its values, in the order of the labels.
+Tensor OutputTensor(Literal result) {
+  if (result.type.kind != Type::Kind::kDictionary) return std::move(result.tensor);
+  Tensor values = *Tensor::Zeros({DataType::kFp64, {static_cast<int64_t>(result.entries.size())}});
+  for (size_t i = 0; i < result.entries.size(); ++i) {
+    values.SetDouble(static_cast<int64_t>(i), result.entries[i].second.tensor.GetDouble(0));
+  }
+  return values;
+}
+
 std::string ListStates(const std::map<std::string, TensorType, std::less<>>& states) {
   std::string text;
   for (const auto& [name, type] : states)
@@ -342,7 +352,7 @@ Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const Pr
   if (!results.ok()) return results.status().WithContext(spec().source);
   TensorMap outputs;
   for (size_t i = 0; i < results->size(); ++i) {
-    outputs.insert_or_assign(function->body().outputs()[i]->name, std::move((*results)[i].tensor));
+    outputs.insert_or_assign(function->body().outputs()[i]->name, OutputTensor(std::move((*results)[i])));
   }
   held.values = std::move(values);
   return outputs;
