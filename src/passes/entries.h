@@ -1,0 +1,29 @@
+// The run functions of all passes, for the table in registry.cc. What each does, its options and its precondition stand
+// in that table and in docs/passes.md.
+#ifndef MILWRIGHT_PASSES_ENTRIES_H_
+#define MILWRIGHT_PASSES_ENTRIES_H_
+
+#include "passes/pass.h"
+
+namespace milwright {
+
+// cleanup.cc
+Status DeadCodeElimination(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status CommonSubexpressionElimination(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status ConstantFolding(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
+// state_order.cc
+Status CanonicalizeInplacePattern(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status PreferStateInDownstream(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status RemoveNoopStateUpdate(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status DropOutputAlias(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
+// interface.cc
+Status Rename(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status SetOpset(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status ExtractFunction(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status MergeFunctions(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
+}  // namespace milwright
+
+#endif  // MILWRIGHT_PASSES_ENTRIES_H_
