@@ -3,7 +3,6 @@
 // constexpr op.
 #include <fmt/format.h>
 
-
 #include "ops/axes.h"
 #include "ops/decompress.h"
 #include "ops/op.h"

@@ -1,6 +1,7 @@
 #include "ops/dense_products.h"
 
 #include <array>
+#include <cstddef>
 
 namespace milwright {
 
