@@ -65,10 +65,10 @@ struct OpDefinition {
 /// Makes a definition from a schema line, e.g.
 ///   "gather(T x, I indices, const int32 axis=0, const int32 batch_dims=0) where T=fp16|fp32|int32, I=int32|int16"
 /// Grammar of a parameter: [const] [attr] TYPES[...] NAME[? | =DEFAULT], where TYPES is a type variable declared after
-/// `where`, data types joined by `|`, `list`, `state` or `any` (any number of arguments of any type); `...` marks a variadic parameter; `?` an optional one
-/// without a stated default; DEFAULT is a number, true, false, "text", or a list [1, 2]. A default takes the data type
-/// of the parameter, or that of `x` when it ranges over several float types. Aborts at start-up on a malformed line:
-/// the lines are part of the program.
+/// `where`, data types joined by `|`, `list`, `state` or `any` (any number of arguments of any type); `...` marks a
+/// variadic parameter; `?` an optional one without a stated default; DEFAULT is a number, true, false, "text", or a
+/// list [1, 2]. A default takes the data type of the parameter, or that of `x` when it ranges over several float types.
+/// Aborts at start-up on a malformed line: the lines are part of the program.
 OpDefinition Op(Opset since, std::string_view schema, InferFunction infer, EvaluateFunction evaluate,
                 Effect effect = Effect::kNone, int blocks = 0);
 
@@ -168,7 +168,9 @@ std::vector<OpDefinition> ReductionOps();   // reduction.cc
 std::vector<OpDefinition> SortOps();        // sort.cc: argsort, topk, non_maximum_suppression
 std::vector<OpDefinition>
 CreationOps();  // creation.cc: fill, one_hot, range_1d, random_*, non_zero, band_part, shape, classify
-std::vector<OpDefinition> ShapeOps();   // shape.cc: reshape, transpose, concat, split, pad, tile, depth/space, ...
+std::vector<OpDefinition> ShapeOps();     // shape.cc: reshape, transpose, expand_dims, squeeze, reverse, ...
+std::vector<OpDefinition> AssemblyOps();  // assembly.cc: concat, stack, split, tile, pad
+std::vector<OpDefinition> SpaceOps();     // space.cc: depth_to_space, pixel_shuffle, space_to_batch and inverses
 std::vector<OpDefinition> SliceOps();   // slice.cc: slice_by_index, slice_by_size, slice_update, crop, sliding_windows
 std::vector<OpDefinition> GatherOps();  // gather.cc: gather*, scatter*
 std::vector<OpDefinition> LinearOps();  // linear.cc: linear, matmul, einsum, scaled_dot_product_attention
