@@ -65,10 +65,10 @@ struct OpDefinition {
 /// Makes a definition from a schema line, e.g.
 ///   "gather(T x, I indices, const int32 axis=0, const int32 batch_dims=0) where T=fp16|fp32|int32, I=int32|int16"
 /// Grammar of a parameter: [const] [attr] TYPES[...] NAME[? | =DEFAULT], where TYPES is a type variable declared after
-/// `where`, data types joined by `|`, `list`, `state` or `any` (any number of arguments of any type); `...` marks a variadic parameter; `?` an optional one
-/// without a stated default; DEFAULT is a number, true, false, "text", or a list [1, 2]. A default takes the data type
-/// of the parameter, or that of `x` when it ranges over several float types. Aborts at start-up on a malformed line:
-/// the lines are part of the program.
+/// `where`, data types joined by `|`, `list`, `state` or `any` (any number of arguments of any type); `...` marks a
+/// variadic parameter; `?` an optional one without a stated default; DEFAULT is a number, true, false, "text", or a
+/// list [1, 2]. A default takes the data type of the parameter, or that of `x` when it ranges over several float types.
+/// Aborts at start-up on a malformed line: the lines are part of the program.
 OpDefinition Op(Opset since, std::string_view schema, InferFunction infer, EvaluateFunction evaluate,
                 Effect effect = Effect::kNone, int blocks = 0);
 
@@ -175,7 +175,8 @@ std::vector<OpDefinition> LinearOps();  // linear.cc: linear, matmul, einsum, sc
 std::vector<OpDefinition> ConvolutionOps();    // convolution.cc
 std::vector<OpDefinition> PoolOps();           // pool.cc
 std::vector<OpDefinition> NormalizationOps();  // normalization.cc
-std::vector<OpDefinition> ResizeOps();         // resize.cc: resize*, upsample*, crop_resize, affine, resample
+std::vector<OpDefinition> ResizeOps();         // resize.cc: resize*, upsample*
+std::vector<OpDefinition> ResampleOps();       // resample.cc: crop_resize, affine, resample
 std::vector<OpDefinition> QuantizeOps();       // quantize.cc: quantize, dequantize
 std::vector<OpDefinition> ConstexprOps();      // constexpr.cc: compressed weights
 std::vector<OpDefinition> RecurrentOps();      // recurrent.cc
