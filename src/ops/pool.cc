@@ -1,6 +1,7 @@
 // Pooling.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,7 +12,13 @@
 namespace milwright {
 namespace {
 
-Result<SpatialGeometry> PoolWindow(const OpContext& ctx) { return SlidingWindow(ctx, ctx.Ints("kernel_sizes")); }
+Result<SpatialGeometry> PoolWindow(const OpContext& ctx) {
+  const std::vector<int64_t> kernel = ctx.Ints("kernel_sizes");
+  if (std::ranges::any_of(kernel, [](int64_t size) { return size < 1; })) {
+    return ctx.Error(fmt::format("kernel_sizes [{}] must be positive", fmt::join(kernel, ", ")));
+  }
+  return SlidingWindow(ctx, kernel);
+}
 
 Result<std::vector<Type>> InferPool(const OpContext& ctx) {
   MW_ASSIGN_OR_RETURN(const SpatialGeometry geometry, PoolWindow(ctx));

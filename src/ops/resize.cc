@@ -78,7 +78,8 @@ Result<std::vector<Type>> InferResize(const OpContext& ctx) {
     for (size_t i = 0; i < sizes.size(); ++i) {
       const int64_t size = x[x.size() - sizes.size() + i];
       if (sizes[i] < 0 || sizes[i] > std::numeric_limits<int32_t>::max() || (sizes[i] > 0 && size == 0)) {
-        return ctx.Error(fmt::format("x of shape {} cannot be resized to {}", ShapeToString(x), ShapeToString(wanted)));
+        return ctx.Error(
+            fmt::format("x of shape {} cannot be resized to [{}]", ShapeToString(x), fmt::join(wanted, ", ")));
       }
       if (sizes[i] == 0) sizes[i] = size;
     }

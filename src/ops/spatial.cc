@@ -148,8 +148,8 @@ Result<SpatialGeometry> TransposedWindow(const OpContext& ctx, const Shape& kern
   if (std::ranges::all_of(wanted, [](int64_t size) { return size == 0; })) wanted.clear();
   const bool positive = std::ranges::all_of(wanted, [](int64_t size) { return size > 0; });
   if (!wanted.empty() && (wanted.size() != rank || !positive)) {
-    return ctx.Error(fmt::format("output_shape {} must have a positive entry for each of the {} dimensions of x",
-                                 ShapeToString(wanted), rank));
+    return ctx.Error(fmt::format("output_shape [{}] must have a positive entry for each of the {} dimensions of x",
+                                 fmt::join(wanted, ", "), rank));
   }
   for (size_t d = 0; d < kernel.size(); ++d) {
     const int64_t in = geometry.input[d];
