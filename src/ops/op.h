@@ -177,7 +177,8 @@ std::vector<OpDefinition> LinearOps();  // linear.cc: linear, matmul, einsum, sc
 std::vector<OpDefinition> ConvolutionOps();    // convolution.cc
 std::vector<OpDefinition> PoolOps();           // pool.cc
 std::vector<OpDefinition> NormalizationOps();  // normalization.cc
-std::vector<OpDefinition> ResizeOps();         // resize.cc: resize*, upsample*, crop_resize, affine, resample
+std::vector<OpDefinition> ResizeOps();         // resize.cc: resize*, upsample*
+std::vector<OpDefinition> ResampleOps();       // resample.cc: crop_resize, affine, resample
 std::vector<OpDefinition> QuantizeOps();       // quantize.cc: quantize, dequantize
 std::vector<OpDefinition> ConstexprOps();      // constexpr.cc: compressed weights
 std::vector<OpDefinition> RecurrentOps();      // recurrent.cc

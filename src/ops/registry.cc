@@ -173,9 +173,9 @@ OpDefinition Op(Opset since, std::string_view schema, InferFunction infer, Evalu
 OpRegistry::OpRegistry() {
   using Family = std::vector<OpDefinition> (*)();
   constexpr Family kFamilies[] = {
-      ElementwiseOps, ActivationOps, ReductionOps, SortOps,      CreationOps,    ShapeOps, AssemblyOps,
-      SpaceOps,       SliceOps,      GatherOps,    LinearOps,    ConvolutionOps, PoolOps,  NormalizationOps,
-      ResizeOps,      QuantizeOps,   ConstexprOps, RecurrentOps, ControlFlowOps,
+      ElementwiseOps, ActivationOps, ReductionOps, SortOps,      CreationOps,    ShapeOps,    AssemblyOps,
+      SpaceOps,       SliceOps,      GatherOps,    LinearOps,    ConvolutionOps, PoolOps,     NormalizationOps,
+      ResizeOps,      QuantizeOps,   ConstexprOps, RecurrentOps, ControlFlowOps, ResampleOps,
   };
   for (const Family family : kFamilies) {
     for (OpDefinition& op : family()) by_name_[op.name].push_back(std::move(op));
