@@ -17,8 +17,8 @@ struct ParseOptions {
   /// Gives the content of a BLOBFILE reference as a tensor of exactly the type asked for. Empty: a reference in the
   /// text is an error.
   std::function<Result<Tensor>(const BlobReference&, const TensorType&)> load_blob;
-  /// Also accept what hand-written emitters leave out or write differently: a missing `[name = ...]` (the op is named
-  /// after its first result), and inputs or results used before their definition are still errors.
+  /// Also accept what text written by hand or by other tools often has: a comma before a closing bracket, a missing
+  /// `;`, and an opset on an operation (`cast<ios17>(...)`), which is dropped.
   bool lenient = false;
 };
 

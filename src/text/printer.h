@@ -15,7 +15,7 @@ namespace milwright {
 
 /// How a program, or a part of it, is written.
 struct PrintOptions {
-  /// Only the function of this name; empty: all.
+  /// Only the function of this name (a name that no function has gives a program without functions); empty: all.
   std::string function;
   /// For reading by people: an immediate tensor of more than `elide_above` elements is written as `<N elements>`, which
   /// does not parse back. Tensors in a weight file are always written as a BLOBFILE reference.
@@ -29,7 +29,7 @@ struct PrintOptions {
   std::optional<bool> short_scalars;
 };
 
-/// The whole program, with a final newline.
+/// The whole program; like Apple's, it ends with the bracket, without a newline.
 std::string PrintProgram(const Program& program, const PrintOptions& options = {});
 
 /// One function, from `func` to `} -> (...);`, indented as in a program.
