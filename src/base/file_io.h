@@ -38,6 +38,8 @@ class OutputFile {
   Status AppendZeros(uint64_t count);
   /// Overwrites bytes that were already appended.
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
+  /// Reads bytes that were already appended.
+  Status ReadBack(uint64_t offset, std::span<std::byte> out);
   /// Bytes appended so far.
   [[nodiscard]] uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }
