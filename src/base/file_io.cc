@@ -49,6 +49,10 @@ Result<UniqueFd> OpenBeneathByComparing(const std::string& root, const std::stri
 Result<std::string> ReadFile(const std::string& path, uint64_t limit) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return ReadError(path, "cannot open");
+  return ReadDescriptor(fd, path, limit);
+}
+
+Result<std::string> ReadDescriptor(const UniqueFd& fd, const std::string& path, uint64_t limit) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return ReadError(path, "cannot stat");
   if (!S_ISREG(info.st_mode)) return Status(ErrorCode::kUnreadable, path + ": not a regular file");

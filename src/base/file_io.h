@@ -17,6 +17,8 @@ namespace milwright {
 /// The whole content of a regular file of at most `limit` bytes; kUnreadable when it is missing, larger, or no regular
 /// file.
 Result<std::string> ReadFile(const std::string& path, uint64_t limit);
+/// The same of an open descriptor; `path` is for messages.
+Result<std::string> ReadDescriptor(const UniqueFd& fd, const std::string& path, uint64_t limit);
 
 /// The names in a folder, sorted, without "." and "..".
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
@@ -105,7 +107,8 @@ class StagedDirectory {
 };
 
 /// What an interrupted StagedDirectory left beside `target`: puts the old folder back when the target is missing, and
-/// removes staging folders whose writer is gone. Does its best and reports nothing: on a read-only disk it does nothing.
+/// removes staging folders whose writer is gone. Does its best and reports nothing: on a read-only disk it does
+/// nothing.
 void RecoverDirectory(const std::string& target);
 
 /// Removes a folder or file with all it holds; symbolic links are removed, not followed.

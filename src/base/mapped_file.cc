@@ -46,8 +46,8 @@ MappedFile::~MappedFile() {
 
 Status MappedFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
   if (offset > size() || out.size() > size() - offset) {
-    return {ErrorCode::kUnreadable,
-            fmt::format("{}: {} bytes at offset {} are wanted, but the file has {}", path_, out.size(), offset, size())};
+    return {ErrorCode::kUnreadable, fmt::format("{}: {} bytes at offset {} are wanted, but the file has {}", path_,
+                                                out.size(), offset, size())};
   }
   while (!out.empty()) {
     const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));

@@ -36,9 +36,9 @@ static_assert(std::endian::native == std::endian::little, "weight files are litt
 
 // package-format.md, section 4; the place in the table is the number less one.
 constexpr std::array<DataType, 17> kBlobTypes = {
-    DataType::kFp16,  DataType::kFp32, DataType::kUInt8, DataType::kInt8,    DataType::kBf16,   DataType::kInt16,
-    DataType::kUInt16, DataType::kInt4, DataType::kUInt1, DataType::kUInt2,   DataType::kUInt4,  DataType::kUInt3,
-    DataType::kUInt6, DataType::kInt32, DataType::kUInt32, DataType::kFp8E4M3, DataType::kFp8E5M2};
+    DataType::kFp16,   DataType::kFp32,  DataType::kUInt8,  DataType::kInt8,    DataType::kBf16,   DataType::kInt16,
+    DataType::kUInt16, DataType::kInt4,  DataType::kUInt1,  DataType::kUInt2,   DataType::kUInt4,  DataType::kUInt3,
+    DataType::kUInt6,  DataType::kInt32, DataType::kUInt32, DataType::kFp8E4M3, DataType::kFp8E5M2};
 
 template <typename T>
 std::span<const std::byte> BytesOf(const T& record) {
@@ -110,7 +110,8 @@ Result<BlobRecord> WeightFile::Record(uint64_t offset) const {
   Metadata metadata;
   MW_RETURN_IF_ERROR(map_->ReadAt(offset, std::as_writable_bytes(std::span(&metadata, 1))));
   if (metadata.sentinel != kSentinel) {
-    return Error(offset, fmt::format("no blob here: the sentinel is {:#010x}, not {:#010x}", metadata.sentinel, kSentinel));
+    return Error(offset,
+                 fmt::format("no blob here: the sentinel is {:#010x}, not {:#010x}", metadata.sentinel, kSentinel));
   }
   if (metadata.type == 0 || metadata.type > kBlobTypes.size()) {
     return Error(offset, fmt::format("unknown data type {}", metadata.type));
@@ -123,8 +124,7 @@ Result<BlobRecord> WeightFile::Record(uint64_t offset) const {
     return Error(offset, fmt::format("its {} bytes of data at {} lie outside the file, which has {} bytes",
                                      metadata.bytes, metadata.data_offset, size()));
   }
-  return BlobRecord{offset, kBlobTypes[metadata.type - 1], metadata.bytes, metadata.data_offset,
-                    metadata.padding_bits};
+  return BlobRecord{offset, kBlobTypes[metadata.type - 1], metadata.bytes, metadata.data_offset, metadata.padding_bits};
 }
 
 Result<std::vector<BlobRecord>> WeightFile::Records() const {
@@ -142,8 +142,8 @@ Result<std::vector<BlobRecord>> WeightFile::Records() const {
 Result<Tensor> WeightFile::Blob(uint64_t offset, const TensorType& type) const {
   MW_ASSIGN_OR_RETURN(const BlobRecord record, Record(offset));
   if (record.dtype != type.dtype) {
-    return Error(offset, fmt::format("it holds {}, but the program says {}", DataTypeName(record.dtype),
-                                     TypeToString(type)));
+    return Error(offset,
+                 fmt::format("it holds {}, but the program says {}", DataTypeName(record.dtype), TypeToString(type)));
   }
   const Result<int64_t> bytes = ByteSize(type);
   if (!bytes.ok()) return Error(offset, bytes.status().message());
@@ -154,8 +154,8 @@ Result<Tensor> WeightFile::Blob(uint64_t offset, const TensorType& type) const {
     const uint64_t padding = static_cast<uint64_t>(*bytes) * 8 - static_cast<uint64_t>(*ElementCount(type.shape)) *
                                                                      static_cast<uint64_t>(BitWidth(type.dtype));
     if (record.padding_bits != padding) {
-      return Error(offset, fmt::format("it has {} padding bits, but {} has {}", record.padding_bits,
-                                       TypeToString(type), padding));
+      return Error(offset, fmt::format("it has {} padding bits, but {} has {}", record.padding_bits, TypeToString(type),
+                                       padding));
     }
   }
   return Tensor::Borrow(type, map_->bytes().subspan(record.data_offset, record.bytes), map_);
@@ -170,8 +170,7 @@ Result<WeightWriter> WeightWriter::Create(const std::string& path) {
 Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
   const std::optional<uint32_t> number = BlobDataTypeNumber(tensor.dtype());
   if (!number) {
-    return Status(ErrorCode::kUsage,
-                  fmt::format("a weight file cannot hold {}", TypeToString(tensor.type())));
+    return Status(ErrorCode::kUsage, fmt::format("a weight file cannot hold {}", TypeToString(tensor.type())));
   }
   const std::span<const std::byte> bytes = tensor.bytes();
   const Key key{*number, bytes.size(), HashContent(bytes)};

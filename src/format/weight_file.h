@@ -30,8 +30,8 @@ struct BlobRecord {
   uint64_t padding_bits = 0;  ///< unused bits at the end of a sub-byte blob
 };
 
-/// A weight.bin opened for reading. Opening, and looking up a blob, read the 64-byte records only (by pread): no page of
-/// the map is touched until a tensor's element is.
+/// A weight.bin opened for reading. Opening, and looking up a blob, read the 64-byte records only (by pread): no page
+/// of the map is touched until a tensor's element is.
 class WeightFile {
  public:
   /// kUnreadable when the file is missing, shorter than its header, or of another version than 2.
