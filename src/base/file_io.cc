@@ -15,6 +15,8 @@
 #include <memory>
 #include <system_error>
 
+#include "base/utf8.h"
+
 namespace milwright {
 namespace {
 
@@ -85,18 +87,23 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
   return names;
 }
 
-Result<UniqueFd> OpenBeneath(const std::string& root, const std::string& relative) {
-  const std::string path = root + "/" + relative;
+Status CheckRelativePath(const std::string& root, const std::string& relative) {
   const std::filesystem::path parts(relative);
+  std::string_view fault;
   if (relative.empty() || parts.is_absolute()) {
-    return Status(ErrorCode::kUnreadable, fmt::format("{}: '{}' is not a path inside the package", root, relative));
+    fault = "is not a path inside the package";
+  } else if (relative.find('\0') != std::string::npos) {
+    fault = "holds a NUL character";
+  } else if (std::ranges::find(parts, std::filesystem::path("..")) != parts.end()) {
+    fault = "leads outside the package by '..'";
   }
-  if (relative.find('\0') != std::string::npos) {
-    return Status(ErrorCode::kUnreadable, root + ": a file name holds a NUL character");
-  }
-  if (std::ranges::find(parts, std::filesystem::path("..")) != parts.end()) {
-    return Status(ErrorCode::kUnreadable, fmt::format("{}: '{}' leads outside the package by '..'", root, relative));
-  }
+  if (fault.empty()) return {};
+  return {ErrorCode::kUnreadable, fmt::format("{}: '{}' {}", root, EscapeForMessage(relative), fault)};
+}
+
+Result<UniqueFd> OpenBeneath(const std::string& root, const std::string& relative) {
+  MW_RETURN_IF_ERROR(CheckRelativePath(root, relative));
+  const std::string path = root + "/" + relative;
   UniqueFd base(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!base.valid()) return ReadError(root, "cannot open the folder");
   struct open_how how {};

@@ -23,6 +23,10 @@ Result<std::string> ReadDescriptor(const UniqueFd& fd, const std::string& path, 
 /// The names in a folder, sorted, without "." and "..".
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
+/// Whether `relative` is a path that stays below a folder by its text: not empty, not absolute, without ".." and NUL.
+/// `root` is for the message.
+Status CheckRelativePath(const std::string& root, const std::string& relative);
+
 /// Opens `relative` below the folder `root` for reading, refusing absolute paths, "..", and symbolic links that lead
 /// outside `root` (openat2 with RESOLVE_BENEATH; where the kernel lacks it, by comparing resolved paths).
 Result<UniqueFd> OpenBeneath(const std::string& root, const std::string& relative);

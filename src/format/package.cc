@@ -67,15 +67,20 @@ Result<std::string> ReadManifest(const std::string& package) {
     if (!item.is_object() || item_path == item.end() || !item_path->is_string()) {
       return Unreadable(path, EscapeForMessage(fmt::format("the item '{}' has no path", identifier)));
     }
-    const auto& below = item_path->get_ref<const std::string&>();
-    if (below.empty() || below.front() == '/') {
-      return Unreadable(path, EscapeForMessage(fmt::format("the item path '{}' is not relative", below)));
+    const std::string below = "Data/" + item_path->get<std::string>();
+    const auto with_item = [&](const Status& status) {
+      return status.WithContext(fmt::format("{}: item '{}'", path, EscapeForMessage(identifier)));
+    };
+    if (const Status status = CheckRelativePath(package, item_path->get_ref<const std::string&>()); !status.ok()) {
+      return with_item(status);
     }
-    const Result<UniqueFd> file = OpenBeneath(package, "Data/" + below);
-    if (!file.ok()) {
-      return file.status().WithContext(path + ": item '" + EscapeForMessage(identifier) + "'");
+    const bool is_root = identifier == root->get_ref<const std::string&>();
+    // coremltools lists the folder of weights even where it wrote none; only the model must be there.
+    std::error_code error;
+    if (is_root || fs::exists(fs::symlink_status(package + "/" + below, error))) {
+      if (const Result<UniqueFd> file = OpenBeneath(package, below); !file.ok()) return with_item(file.status());
     }
-    if (identifier == root->get_ref<const std::string&>()) model = "Data/" + below;
+    if (is_root) model = below;
   }
   if (!model) return Unreadable(path, "there is no item of the rootModelIdentifier");
   return *model;
@@ -102,9 +107,7 @@ class BlobSource {
       return Unreadable(root_, fmt::format("the weight file '{}' does not start with {}", name, kModelPath));
     }
     const std::string below = name.substr(kModelPath.size());
-    if (below.empty() || below.front() == '/') {
-      return Unreadable(root_, fmt::format("the weight file '{}' is not inside the package", name));
-    }
+    MW_RETURN_IF_ERROR(CheckRelativePath(root_, below));
     const std::string relative = folder_ + below;
     MW_ASSIGN_OR_RETURN(UniqueFd fd, OpenBeneath(root_, relative));
     MW_ASSIGN_OR_RETURN(auto map,

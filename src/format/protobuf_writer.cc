@@ -26,10 +26,11 @@ bool IsIdentifier(const std::string& name) {
       name, [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '@'; });
 }
 
-// What coremltools puts into the weight file (its should_use_weight_file): floats and small integers. Wide integers
-// are shapes and positions, which stay readable in place.
-bool IsWeightType(DataType type) {
-  return BlobDataTypeNumber(type).has_value() && type != DataType::kInt32 && type != DataType::kUInt32;
+// What coremltools puts into the weight file: floats and integers of 8 bits and less, and from iOS18 on of 16 bits (seen
+// in its files). Wide integers are shapes and positions, which stay readable in place.
+bool IsWeightType(DataType type, Opset opset) {
+  if (!BlobDataTypeNumber(type) || type == DataType::kInt32 || type == DataType::kUInt32) return false;
+  return opset >= Opset::kIOS18 || (type != DataType::kInt16 && type != DataType::kUInt16);
 }
 
 class ProgramWriter {
@@ -146,7 +147,8 @@ BlobPolicy PackageBlobPolicy(int64_t threshold) {
   return [threshold](const Literal& literal, const Operation* op) {
     if (literal.blob && BlobDataTypeNumber(literal.type.dtype())) return true;
     const bool holds_weights = op != nullptr && (op->type() == "const" || op->type().starts_with("constexpr_"));
-    return holds_weights && literal.tensor.size() >= threshold && IsWeightType(literal.type.dtype());
+    return holds_weights && literal.tensor.size() >= threshold &&
+           IsWeightType(literal.type.dtype(), op->parent()->function()->opset);
   };
 }
 

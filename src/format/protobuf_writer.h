@@ -20,8 +20,7 @@ using BlobStore = std::function<Result<BlobReference>(const Tensor&)>;
 using BlobPolicy = std::function<bool(const Literal& literal, const Operation* op)>;
 
 /// The policy of packages: what came from a weight file goes to one, and so do the constants of `const` and constexpr
-/// ops that have at least `threshold` elements of a type that coremltools puts there (floats and integers of up to 16
-/// bits).
+/// ops that have at least `threshold` elements of a type that coremltools puts there (floats and narrow integers).
 BlobPolicy PackageBlobPolicy(int64_t threshold);
 
 /// Serialises `model`, deterministically: maps are written sorted by key, functions in program order. Tensors that
