@@ -17,9 +17,15 @@ namespace milwright {
 /// The whole content of a regular file of at most `limit` bytes; kUnreadable when it is missing, larger, or no regular
 /// file.
 Result<std::string> ReadFile(const std::string& path, uint64_t limit);
+/// The same of an open descriptor; `path` is for messages.
+Result<std::string> ReadDescriptor(const UniqueFd& fd, const std::string& path, uint64_t limit);
 
 /// The names in a folder, sorted, without "." and "..".
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
+
+/// Whether `relative` is a path that stays below a folder by its text: not empty, not absolute, without ".." and NUL.
+/// `root` is for the message.
+Status CheckRelativePath(const std::string& root, const std::string& relative);
 
 /// Opens `relative` below the folder `root` for reading, refusing absolute paths, "..", and symbolic links that lead
 /// outside `root` (openat2 with RESOLVE_BENEATH; where the kernel lacks it, by comparing resolved paths).
@@ -38,6 +44,8 @@ class OutputFile {
   Status AppendZeros(uint64_t count);
   /// Overwrites bytes that were already appended.
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
+  /// Reads bytes that were already appended.
+  Status ReadBack(uint64_t offset, std::span<std::byte> out);
   /// Bytes appended so far.
   [[nodiscard]] uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -103,7 +111,8 @@ class StagedDirectory {
 };
 
 /// What an interrupted StagedDirectory left beside `target`: puts the old folder back when the target is missing, and
-/// removes staging folders whose writer is gone. Does its best and reports nothing: on a read-only disk it does nothing.
+/// removes staging folders whose writer is gone. Does its best and reports nothing: on a read-only disk it does
+/// nothing.
 void RecoverDirectory(const std::string& target);
 
 /// Removes a folder or file with all it holds; symbolic links are removed, not followed.

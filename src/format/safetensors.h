@@ -18,8 +18,9 @@ namespace milwright {
 
 /// A checkpoint opened for reading: headers are parsed and checked, tensors stay on disk until loaded.
 ///
-/// Refused (kUnreadable): headers beyond the file or 100 MB, malformed JSON, duplicate names, unknown data types, shapes
-/// whose size overflows or differs from the byte range, ranges that overlap, leave holes or lie outside the file.
+/// Refused (kUnreadable): headers beyond the file or 100 MB, malformed JSON, duplicate names, unknown data types,
+/// shapes whose size overflows or differs from the byte range, ranges that overlap, leave holes or lie outside the
+/// file.
 class Safetensors {
  public:
   /// `path`: a .safetensors file, an index (model.safetensors.index.json), or a folder that holds one of

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,8 @@ struct BlobRecord {
   uint64_t padding_bits = 0;  ///< unused bits at the end of a sub-byte blob
 };
 
-/// A weight.bin opened for reading. Opening, and looking up a blob, read the 64-byte records only (by pread): no page of
-/// the map is touched until a tensor's element is.
+/// A weight.bin opened for reading. Opening, and looking up a blob, read the 64-byte records only (by pread): no page
+/// of the map is touched until a tensor's element is.
 class WeightFile {
  public:
   /// kUnreadable when the file is missing, shorter than its header, or of another version than 2.
@@ -58,10 +59,11 @@ class WeightFile {
 };
 
 /// Writes a weight.bin. Equal content of one data type is stored once, whatever its shape and wherever it comes from;
-/// blobs appear in the order of their first Add, so equal calls give equal bytes. Bytes are streamed to the file: of
-/// what was added only tensors (which share or borrow their storage) are kept until Finish.
+/// blobs appear in the order of their first Add, so equal calls give equal bytes. Bytes are streamed to the file and
+/// nothing of what was added is kept: a supposed duplicate is compared with what the file already holds.
 class WeightWriter {
  public:
+  /// Creates `path`, which must not exist.
   static Result<WeightWriter> Create(const std::string& path);
 
   /// Stores `tensor` unless its content is there already; returns the offset of its metadata record. kUsage for a data
@@ -75,16 +77,18 @@ class WeightWriter {
 
  private:
   explicit WeightWriter(OutputFile file) : file_(std::move(file)) {}
-  struct Stored {
-    Tensor tensor;  ///< keeps the storage alive for comparison
-    uint64_t offset = 0;
-    std::optional<uint64_t> hash;  ///< of the content; computed when a second blob of this size and type turns up
+  /// What makes two blobs candidates for equality.
+  struct Key {
+    uint32_t type_number = 0;
+    uint64_t bytes = 0;
+    uint64_t hash = 0;
+    auto operator<=>(const Key&) const = default;
   };
   Result<uint64_t> Append(const Tensor& tensor, uint32_t type_number);
+  Result<bool> HoldsAt(uint64_t offset, std::span<const std::byte> bytes);
   OutputFile file_;
   uint32_t count_ = 0;
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<Stored>> by_size_;  ///< key: type number, bytes
-  std::map<std::pair<const std::byte*, uint32_t>, uint64_t> by_address_;  ///< storage seen before: no need to hash
+  std::multimap<Key, uint64_t> stored_;  ///< offsets of the metadata records
 };
 
 }  // namespace milwright

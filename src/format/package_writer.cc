@@ -1,0 +1,143 @@
+// WriteModel and PackageIdentity of package.h.
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "base/file_io.h"
+#include "base/sha256.h"
+#include "format/package.h"
+#include "format/protobuf_writer.h"
+#include "format/weight_file.h"
+
+namespace milwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWeightFileName = "@model_path/weights/weight.bin";
+
+// Storage met before: its address, size and type. Valid while the model, which holds the tensors, is not changed.
+using StorageKey = std::tuple<const std::byte*, size_t, DataType>;
+
+StorageKey KeyOf(const Tensor& tensor) { return {tensor.bytes().data(), tensor.bytes().size(), tensor.dtype()}; }
+
+Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return {ErrorCode::kIo, fmt::format("{}: cannot create: {}", path, error.message())};
+  return {};
+}
+
+// Only a package (or an empty folder) may be replaced: a slip of the hand must not delete someone's folder.
+Status CheckTarget(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  const bool package = fs::exists(path + "/Manifest.json", error);
+  if (package || (fs::is_directory(path, error) && fs::is_empty(path, error))) return {};
+  return {ErrorCode::kUsage, path + ": exists and is not a package; it is left alone"};
+}
+
+// An identifier in the form of a UUID (version 8, RFC 9562) made from `text`, so that equal packages have equal ones.
+std::string IdentifierOf(std::string_view text) {
+  Sha256 hash;
+  hash.Update(text);
+  Sha256Digest digest = hash.Finish();
+  digest[6] = static_cast<uint8_t>((digest[6] & 0x0FU) | 0x80U);
+  digest[8] = static_cast<uint8_t>((digest[8] & 0x3FU) | 0x80U);
+  const std::string hex = ToHex(digest);
+  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4), hex.substr(16, 4),
+                     hex.substr(20, 12));
+}
+
+std::string ManifestFor(std::string_view model_bytes, bool has_weights) {
+  Sha256 hash;
+  hash.Update(model_bytes);
+  const std::string content = ToHex(hash.Finish());
+  const auto item = [](std::string_view description, std::string_view name) {
+    return nlohmann::json{{"author", "com.apple.CoreML"},
+                          {"description", description},
+                          {"name", name},
+                          {"path", fmt::format("com.apple.CoreML/{}", name)}};
+  };
+  const std::string model_identifier = IdentifierOf("model " + content);
+  nlohmann::json items;
+  items[model_identifier] = item("CoreML Model Specification", "model.mlmodel");
+  if (has_weights) items[IdentifierOf("weights " + content)] = item("CoreML Model Weights", "weights");
+  const nlohmann::json manifest{
+      {"fileFormatVersion", "1.0.0"}, {"itemInfoEntries", items}, {"rootModelIdentifier", model_identifier}};
+  return manifest.dump(4) + "\n";
+}
+
+Status WriteFileInto(const std::string& path, std::string_view content, bool durable) {
+  MW_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  MW_RETURN_IF_ERROR(file.Append(content));
+  return file.Finish(durable);
+}
+
+// Fills the folder `package` with the files of `model`.
+Status WriteFiles(const ModelSpec& model, const std::string& package, const WriteOptions& options) {
+  const std::string data = package + "/Data/com.apple.CoreML";
+  MW_RETURN_IF_ERROR(MakeFolder(data));
+  std::optional<WeightWriter> weights;
+  std::map<StorageKey, uint64_t> known;
+  const auto store = [&](const Tensor& tensor) -> Result<BlobReference> {
+    if (!weights) {
+      MW_RETURN_IF_ERROR(MakeFolder(data + "/weights"));
+      MW_ASSIGN_OR_RETURN(weights, WeightWriter::Create(data + "/weights/weight.bin"));
+    }
+    const auto [it, is_new] = known.try_emplace(KeyOf(tensor), 0);
+    if (is_new) {
+      MW_ASSIGN_OR_RETURN(it->second, weights->Add(tensor));
+    }
+    return BlobReference{std::string(kWeightFileName), it->second};
+  };
+  MW_ASSIGN_OR_RETURN(const std::string bytes,
+                      WriteModelProtobuf(model, PackageBlobPolicy(options.blob_threshold), store));
+  if (weights) MW_RETURN_IF_ERROR(weights->Finish(options.durable));
+  MW_RETURN_IF_ERROR(WriteFileInto(data + "/model.mlmodel", bytes, options.durable));
+  return WriteFileInto(package + "/Manifest.json", ManifestFor(bytes, weights.has_value()), options.durable);
+}
+
+}  // namespace
+
+Status WriteModel(const ModelSpec& model, const std::string& path, const WriteOptions& options) {
+  std::string target = path;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  if (!target.ends_with(".mlpackage")) {
+    return {ErrorCode::kUsage, path + ": the name of a package ends in .mlpackage"};
+  }
+  MW_RETURN_IF_ERROR(CheckTarget(target));
+  MW_ASSIGN_OR_RETURN(StagedDirectory staged, StagedDirectory::Create(target));
+  MW_RETURN_IF_ERROR(WriteFiles(model, staged.path(), options));
+  return staged.Commit(options.durable);
+}
+
+Result<std::string> PackageIdentity(const ModelSpec& model) {
+  // Where bytes lie must not matter: every tensor that could be a blob counts as one, named by the hash of its content.
+  std::map<StorageKey, std::string> known;
+  const auto policy = [](const Literal& literal, const Operation* /*op*/) {
+    return BlobDataTypeNumber(literal.type.dtype()).has_value();
+  };
+  const auto store = [&known](const Tensor& tensor) -> Result<BlobReference> {
+    std::string& name = known[KeyOf(tensor)];
+    if (name.empty()) {
+      Sha256 hash;
+      hash.Update(tensor.bytes());
+      name = ToHex(hash.Finish());
+    }
+    return BlobReference{name, 0};
+  };
+  MW_ASSIGN_OR_RETURN(const std::string bytes, WriteModelProtobuf(model, policy, store));
+  Sha256 hash;
+  hash.Update(bytes);
+  return ToHex(hash.Finish());
+}
+
+}  // namespace milwright

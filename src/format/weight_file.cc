@@ -1,0 +1,225 @@
+#include "format/weight_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "base/checked_math.h"
+
+namespace milwright {
+namespace {
+
+constexpr uint32_t kVersion = 2;
+constexpr uint32_t kSentinel = 0xDEADBEEF;
+constexpr uint64_t kAlignment = 64;
+
+// The two records of the file, field by field as they lie there. Reserved fields are written as zero and not read:
+// older writers left them uninitialised.
+struct Header {
+  uint32_t count = 0;
+  uint32_t version = kVersion;
+  std::array<uint64_t, 7> reserved{};
+};
+struct Metadata {
+  uint32_t sentinel = kSentinel;
+  uint32_t type = 0;
+  uint64_t bytes = 0;
+  uint64_t data_offset = 0;
+  uint64_t padding_bits = 0;
+  std::array<uint64_t, 4> reserved{};
+};
+static_assert(sizeof(Header) == 64 && sizeof(Metadata) == 64);
+static_assert(std::endian::native == std::endian::little, "weight files are little endian");
+
+// package-format.md, section 4; the place in the table is the number less one.
+constexpr std::array<DataType, 17> kBlobTypes = {
+    DataType::kFp16,   DataType::kFp32,  DataType::kUInt8,  DataType::kInt8,    DataType::kBf16,   DataType::kInt16,
+    DataType::kUInt16, DataType::kInt4,  DataType::kUInt1,  DataType::kUInt2,   DataType::kUInt4,  DataType::kUInt3,
+    DataType::kUInt6,  DataType::kInt32, DataType::kUInt32, DataType::kFp8E4M3, DataType::kFp8E5M2};
+
+template <typename T>
+std::span<const std::byte> BytesOf(const T& record) {
+  return std::as_bytes(std::span(&record, 1));
+}
+
+uint64_t AlignUp(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A hash to sort blobs of one size into groups; equality is then decided by the bytes. Four lanes, so that it runs at
+// the speed of memory.
+uint64_t HashContent(std::span<const std::byte> bytes) {
+  constexpr uint64_t kPrime = 0x9E3779B185EBCA87;
+  std::array<uint64_t, 4> lanes = {1, 2, 3, 4};
+  const auto mix = [](uint64_t lane, uint64_t word) {
+    lane = (lane ^ word) * kPrime;
+    return lane ^ (lane >> 29U);
+  };
+  size_t i = 0;
+  for (; i + 32 <= bytes.size(); i += 32) {
+    std::array<uint64_t, 4> words;
+    std::memcpy(words.data(), bytes.data() + i, 32);
+    for (size_t lane = 0; lane < 4; ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
+  }
+  std::array<uint64_t, 4> tail{};
+  std::memcpy(tail.data(), bytes.data() + i, bytes.size() - i);
+  uint64_t hash = bytes.size();
+  for (size_t lane = 0; lane < 4; ++lane) hash = mix(hash, mix(lanes[lane], tail[lane]));
+  return hash;
+}
+
+}  // namespace
+
+std::optional<uint32_t> BlobDataTypeNumber(DataType type) {
+  const auto* const found = std::ranges::find(kBlobTypes, type);
+  if (found == kBlobTypes.end()) return std::nullopt;
+  return static_cast<uint32_t>(found - kBlobTypes.begin()) + 1;
+}
+
+Result<std::shared_ptr<const WeightFile>> WeightFile::Open(const std::string& path) {
+  MW_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> map, MappedFile::Open(path, AccessPattern::kRandom));
+  return FromMap(std::move(map));
+}
+
+Result<std::shared_ptr<const WeightFile>> WeightFile::FromMap(std::shared_ptr<const MappedFile> map) {
+  Header header;
+  if (map->size() < sizeof(header)) {
+    return Status(ErrorCode::kUnreadable,
+                  fmt::format("{}: not a weight file: {} bytes, less than its header", map->path(), map->size()));
+  }
+  MW_RETURN_IF_ERROR(map->ReadAt(0, std::as_writable_bytes(std::span(&header, 1))));
+  if (header.version != kVersion) {
+    return Status(ErrorCode::kUnreadable, fmt::format("{}: weight file of version {}; only version {} is known",
+                                                      map->path(), header.version, kVersion));
+  }
+  return std::shared_ptr<const WeightFile>(new WeightFile(std::move(map), header.count));
+}
+
+Status WeightFile::Error(uint64_t offset, const std::string& what) const {
+  return {ErrorCode::kUnreadable, fmt::format("{}: blob at offset {}: {}", path(), offset, what)};
+}
+
+Result<BlobRecord> WeightFile::Record(uint64_t offset) const {
+  if (offset < sizeof(Header) || offset % kAlignment != 0) {
+    return Error(offset, "not a place for a blob: a multiple of 64 behind the header is");
+  }
+  if (offset > size() || sizeof(Metadata) > size() - offset) {
+    return Error(offset, fmt::format("outside the file, which has {} bytes", size()));
+  }
+  Metadata metadata;
+  MW_RETURN_IF_ERROR(map_->ReadAt(offset, std::as_writable_bytes(std::span(&metadata, 1))));
+  if (metadata.sentinel != kSentinel) {
+    return Error(offset,
+                 fmt::format("no blob here: the sentinel is {:#010x}, not {:#010x}", metadata.sentinel, kSentinel));
+  }
+  if (metadata.type == 0 || metadata.type > kBlobTypes.size()) {
+    return Error(offset, fmt::format("unknown data type {}", metadata.type));
+  }
+  if (metadata.data_offset % kAlignment != 0) {
+    return Error(offset, fmt::format("its data lie at {}, which is no multiple of 64", metadata.data_offset));
+  }
+  uint64_t end = 0;
+  if (!CheckedAdd(metadata.data_offset, metadata.bytes, &end) || end > size()) {
+    return Error(offset, fmt::format("its {} bytes of data at {} lie outside the file, which has {} bytes",
+                                     metadata.bytes, metadata.data_offset, size()));
+  }
+  return BlobRecord{offset, kBlobTypes[metadata.type - 1], metadata.bytes, metadata.data_offset, metadata.padding_bits};
+}
+
+Result<std::vector<BlobRecord>> WeightFile::Records() const {
+  std::vector<BlobRecord> records;
+  uint64_t offset = sizeof(Header);
+  for (uint32_t i = 0; i < count_; ++i) {
+    MW_ASSIGN_OR_RETURN(const BlobRecord record, Record(offset));
+    records.push_back(record);
+    if (record.data_offset <= offset) return Error(offset, "its data lie before it");
+    offset = AlignUp(record.data_offset + record.bytes);
+  }
+  return records;
+}
+
+Result<Tensor> WeightFile::Blob(uint64_t offset, const TensorType& type) const {
+  MW_ASSIGN_OR_RETURN(const BlobRecord record, Record(offset));
+  if (record.dtype != type.dtype) {
+    return Error(offset,
+                 fmt::format("it holds {}, but the program says {}", DataTypeName(record.dtype), TypeToString(type)));
+  }
+  const Result<int64_t> bytes = ByteSize(type);
+  if (!bytes.ok()) return Error(offset, bytes.status().message());
+  if (record.bytes != static_cast<uint64_t>(*bytes)) {
+    return Error(offset, fmt::format("it has {} bytes, but {} takes {}", record.bytes, TypeToString(type), *bytes));
+  }
+  if (IsSubByte(type.dtype)) {
+    const uint64_t padding = static_cast<uint64_t>(*bytes) * 8 - static_cast<uint64_t>(*ElementCount(type.shape)) *
+                                                                     static_cast<uint64_t>(BitWidth(type.dtype));
+    if (record.padding_bits != padding) {
+      return Error(offset, fmt::format("it has {} padding bits, but {} has {}", record.padding_bits, TypeToString(type),
+                                       padding));
+    }
+  }
+  return Tensor::Borrow(type, map_->bytes().subspan(record.data_offset, record.bytes), map_);
+}
+
+Result<WeightWriter> WeightWriter::Create(const std::string& path) {
+  MW_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  MW_RETURN_IF_ERROR(file.Append(BytesOf(Header())));
+  return WeightWriter(std::move(file));
+}
+
+Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
+  const std::optional<uint32_t> number = BlobDataTypeNumber(tensor.dtype());
+  if (!number) {
+    return Status(ErrorCode::kUsage, fmt::format("a weight file cannot hold {}", TypeToString(tensor.type())));
+  }
+  const std::span<const std::byte> bytes = tensor.bytes();
+  const Key key{*number, bytes.size(), HashContent(bytes)};
+  const auto [first, last] = stored_.equal_range(key);
+  for (auto it = first; it != last; ++it) {
+    MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
+    if (equal) return it->second;
+  }
+  MW_ASSIGN_OR_RETURN(const uint64_t offset, Append(tensor, *number));
+  stored_.emplace(key, offset);
+  return offset;
+}
+
+Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> bytes) {
+  std::vector<std::byte> piece(std::min<size_t>(bytes.size(), size_t{1} << 20U));
+  for (size_t done = 0; done < bytes.size();) {
+    const auto part = std::span(piece).first(std::min(piece.size(), bytes.size() - done));
+    MW_RETURN_IF_ERROR(file_.ReadBack(offset + done, part));
+    if (std::memcmp(part.data(), bytes.data() + done, part.size()) != 0) return false;
+    done += part.size();
+  }
+  return true;
+}
+
+Result<uint64_t> WeightWriter::Append(const Tensor& tensor, uint32_t type_number) {
+  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
+  const std::span<const std::byte> bytes = tensor.bytes();
+  Metadata metadata;
+  metadata.type = type_number;
+  metadata.bytes = bytes.size();
+  const uint64_t offset = file_.size();
+  metadata.data_offset = offset + sizeof(Metadata);
+  if (IsSubByte(tensor.dtype())) {
+    metadata.padding_bits =
+        bytes.size() * 8 - static_cast<uint64_t>(tensor.size()) * static_cast<uint64_t>(BitWidth(tensor.dtype()));
+  }
+  MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
+  MW_RETURN_IF_ERROR(file_.Append(bytes));
+  ++count_;
+  return offset;
+}
+
+Status WeightWriter::Finish(bool durable) {
+  Header header;
+  header.count = count_;
+  // coremltools pads the last blob as well, so that the file's size is a multiple of 64.
+  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
+  MW_RETURN_IF_ERROR(file_.PatchAt(0, BytesOf(header)));
+  return file_.Finish(durable);
+}
+
+}  // namespace milwright
