@@ -65,7 +65,7 @@ class [[nodiscard]] Result {
   /// The value; only when ok().
   T& operator*() & { return *value_; }
   const T& operator*() const& { return *value_; }
-  T&& operator*() && { return std::move(*value_); }
+  T operator*() && { return std::move(*value_); }  // by value, so that `for (x : *F())` does not dangle
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
 
