@@ -2,6 +2,7 @@
 #ifndef MILWRIGHT_TESTS_OPS_OP_CALL_H_
 #define MILWRIGHT_TESTS_OPS_OP_CALL_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,12 @@ class OpCall {
   /// An argument with known content.
   OpCall& Value(std::string_view parameter, Literal value) {
     arguments_.push_back({std::string(parameter), value.type, std::make_shared<const Literal>(std::move(value))});
+    return *this;
+  }
+  OpCall& Value(std::string_view parameter, Tensor value) { return Value(parameter, Literal(std::move(value))); }
+  /// Several arguments of a variadic parameter.
+  OpCall& Values(std::string_view parameter, const std::vector<Tensor>& values) {
+    for (const Tensor& value : values) Value(parameter, value);
     return *this;
   }
   OpCall& Floats(std::string_view parameter, Shape shape, const std::vector<float>& values,
@@ -78,9 +85,11 @@ class OpCall {
 
   [[nodiscard]] OpContext Context() const {
     OpContext context(*definition_, opset_);
+    std::map<std::string_view, std::vector<OpContext::Argument>> bound;
     for (const Argument& argument : arguments_) {
-      context.Bind(argument.parameter, {{&argument.type, argument.value.get()}});
+      bound[argument.parameter].push_back({&argument.type, argument.value.get()});
     }
+    for (auto& [parameter, arguments] : bound) context.Bind(parameter, std::move(arguments));
     return context;
   }
 
