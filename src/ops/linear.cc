@@ -272,11 +272,15 @@ Result<EinsumPlan> PlanEinsum(const OpContext& ctx) {
     y.insert(y.begin(), 1);
   }
   EinsumPlan plan{};
-  MW_ASSIGN_OR_RETURN(const Shape outer, BroadcastShapes({x[0], x[2]}, {y[0], y[2]}));
+  const auto outer = BroadcastShapes({x[0], x[2]}, {y[0], y[2]});
+  if (!outer.ok()) {
+    return ctx.Error(fmt::format("{} and {} do not broadcast", ShapeToString(values[0].type->shape()),
+                                 ShapeToString(values[1].type->shape())));
+  }
   MW_ASSIGN_OR_RETURN(plan.w, EqualSizes(ctx, x[3], y[1], "the summed axis"));
-  plan.n = outer[0];
+  plan.n = (*outer)[0];
   plan.c = x[1];
-  plan.h = outer[1];
+  plan.h = (*outer)[1];
   plan.r = y[3];
   plan.repeat_n_x = x[0] == 1;
   plan.repeat_n_y = y[0] == 1;

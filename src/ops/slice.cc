@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "ops/axes.h"
 #include "ops/data_movement.h"
@@ -120,15 +121,27 @@ Shape SlicedShape(const std::vector<AxisSlice>& slices) {
 }
 
 // The walk over the sliced elements of a tensor of shape `x`, over all its axes, and the sizes of that walk.
-Walk SliceWalk(const Shape& x, const std::vector<AxisSlice>& slices, Shape& sizes) {
-  Walk walk = DenseWalk(x);
-  sizes.clear();
+struct SlicedWalk {
+  Walk walk;
+  Shape sizes;
+};
+
+SlicedWalk WalkSlices(const Shape& x, const std::vector<AxisSlice>& slices) {
+  SlicedWalk sliced{DenseWalk(x), {}};
   for (size_t i = 0; i < x.size(); ++i) {
-    walk.offset += slices[i].begin * walk.strides[i];
-    walk.strides[i] *= slices[i].stride;
-    sizes.push_back(slices[i].size);
+    int64_t& step = sliced.walk.strides[i];
+    sliced.walk.offset += slices[i].begin * step;
+    // A stride that is never taken may be any number, so it must not be multiplied.
+    step = slices[i].size > 1 ? step * slices[i].stride : 0;
+    sliced.sizes.push_back(slices[i].size);
   }
-  return walk;
+  return sliced;
+}
+
+Result<std::vector<Literal>> TakeSlices(const Tensor& x, const std::vector<AxisSlice>& slices) {
+  SlicedWalk sliced = WalkSlices(x.shape(), slices);
+  MW_ASSIGN_OR_RETURN(const Tensor taken, Collect(x, sliced.sizes, std::move(sliced.walk)));
+  return One(taken.Reshaped(SlicedShape(slices)));
 }
 
 Result<std::vector<Type>> InferSliceByIndex(const OpContext& ctx) {
@@ -137,12 +150,8 @@ Result<std::vector<Type>> InferSliceByIndex(const OpContext& ctx) {
 }
 
 Result<std::vector<Literal>> EvaluateSliceByIndex(const OpContext& ctx, const std::vector<Type>&) {
-  const Tensor& x = *ctx.TensorOf("x");
   MW_ASSIGN_OR_RETURN(const std::vector<AxisSlice> slices, ResolveSlices(ctx));
-  Shape sizes;
-  Walk from = SliceWalk(x.shape(), slices, sizes);
-  MW_ASSIGN_OR_RETURN(const Tensor taken, Collect(x, sizes, std::move(from)));
-  return One(taken.Reshaped(SlicedShape(slices)));
+  return TakeSlices(*ctx.TensorOf("x"), slices);
 }
 
 // ---- slice_update ----
@@ -199,10 +208,10 @@ Result<std::vector<Literal>> EvaluateSliceUpdate(const OpContext& ctx, const std
   MW_RETURN_IF_ERROR(CheckUpdate(ctx, slices));
   Tensor result = *ctx.TensorOf("x");
   MW_ASSIGN_OR_RETURN(const int64_t width, ElementBytes(result.dtype()));
-  Shape sizes;
-  Walk to = SliceWalk(result.shape(), slices, sizes);
-  // The squeezed axes have size 1, so the update walks densely over `sizes`.
-  CopyStrided(sizes, width, update.bytes().data(), DenseWalk(sizes), result.mutable_bytes().data(), std::move(to));
+  SlicedWalk to = WalkSlices(result.shape(), slices);
+  // The squeezed axes have size 1, so the update is dense over the sizes of the walk.
+  CopyStrided(to.sizes, width, update.bytes().data(), DenseWalk(to.sizes), result.mutable_bytes().data(),
+              std::move(to.walk));
   return One(std::move(result));
 }
 
@@ -236,11 +245,8 @@ Result<std::vector<Type>> InferSliceBySize(const OpContext& ctx) {
 }
 
 Result<std::vector<Literal>> EvaluateSliceBySize(const OpContext& ctx, const std::vector<Type>&) {
-  const Tensor& x = *ctx.TensorOf("x");
   MW_ASSIGN_OR_RETURN(const std::vector<AxisSlice> slices, ResolveSliceBySize(ctx));
-  Shape sizes;
-  Walk from = SliceWalk(x.shape(), slices, sizes);
-  return One(Collect(x, sizes, std::move(from)));
+  return TakeSlices(*ctx.TensorOf("x"), slices);
 }
 
 // ---- crop ----
@@ -274,11 +280,8 @@ Result<std::vector<Type>> InferCrop(const OpContext& ctx) {
 }
 
 Result<std::vector<Literal>> EvaluateCrop(const OpContext& ctx, const std::vector<Type>&) {
-  const Tensor& x = *ctx.TensorOf("x");
   MW_ASSIGN_OR_RETURN(const std::vector<AxisSlice> slices, ResolveCrop(ctx));
-  Shape sizes;
-  Walk from = SliceWalk(x.shape(), slices, sizes);
-  return One(Collect(x, sizes, std::move(from)));
+  return TakeSlices(*ctx.TensorOf("x"), slices);
 }
 
 // ---- sliding_windows ----
@@ -305,7 +308,8 @@ Result<std::vector<Literal>> EvaluateSlidingWindows(const OpContext& ctx, const 
   MW_ASSIGN_OR_RETURN(const int64_t axis, AxisParameter(ctx, "axis", x.shape()));
   Walk from = DenseWalk(x.shape());
   const int64_t step = from.strides[static_cast<size_t>(axis)];
-  from.strides[static_cast<size_t>(axis)] = step * ctx.Int("stride");
+  const bool several = types.front().shape()[static_cast<size_t>(axis)] > 1;
+  from.strides[static_cast<size_t>(axis)] = several ? step * ctx.Int("stride") : 0;
   from.strides.insert(from.strides.begin() + axis + 1, step);
   return One(Collect(x, types.front().shape(), std::move(from)));
 }
