@@ -9,7 +9,7 @@
 #include <set>
 
 #include "format/weight_file.h"
-#include "format_test_util.h"
+#include "support/files.h"
 
 namespace milwright {
 namespace {
