@@ -16,11 +16,11 @@ namespace milwright {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::ReadAll;
 using testing::TemporaryFolder;
 using testing::WriteAll;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(ReadFile, GivesContentUpToTheLimit) {
   const TemporaryFolder folder;

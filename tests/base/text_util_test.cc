@@ -27,8 +27,8 @@ TEST(Sha256, GivesThePublishedDigests) {
 
 TEST(Utf8, KnowsValidText) {
   EXPECT_TRUE(IsUtf8("plain, \xC3\xA9, \xE2\x82\xAC, \xF0\x9F\x98\x80"));
-  for (const char* bad : {"\x80", "\xC0\xAF", "\xC3", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF",
-                          "\xF0\x9F\x98"}) {
+  for (const char* bad :
+       {"\x80", "\xC0\xAF", "\xC3", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\xF0\x9F\x98"}) {
     EXPECT_FALSE(IsUtf8(bad));
   }
 }

@@ -15,14 +15,14 @@ namespace milwright {
 namespace {
 
 using testing::DataDir;
+using ::testing::HasSubstr;
 using testing::ReadAll;
 using testing::TemporaryFolder;
 using testing::WriteAll;
-using ::testing::HasSubstr;
 
-constexpr DataType kTypes[] = {DataType::kBool,   DataType::kInt8,   DataType::kInt16,  DataType::kInt32,
-                               DataType::kInt64,  DataType::kUInt8,  DataType::kUInt16, DataType::kUInt32,
-                               DataType::kUInt64, DataType::kFp16,   DataType::kFp32,   DataType::kFp64};
+constexpr DataType kTypes[] = {DataType::kBool,   DataType::kInt8,  DataType::kInt16,  DataType::kInt32,
+                               DataType::kInt64,  DataType::kUInt8, DataType::kUInt16, DataType::kUInt32,
+                               DataType::kUInt64, DataType::kFp16,  DataType::kFp32,   DataType::kFp64};
 
 std::string Npy(std::string_view header, std::string_view data, char version = 1) {
   std::string bytes = "\x93NUMPY";
@@ -51,8 +51,8 @@ TEST(Npy, EveryTypeAndShapeComesBack) {
 // The bytes that NumPy 1.x writes for np.save(f, np.arange(3, dtype='<i2')), as numpy.lib.format documents them.
 TEST(Npy, IsWhatNumpyWrites) {
   const std::string header = "{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }";
-  const std::string expected = Npy(header + std::string(128 - 10 - header.size() - 1, ' ') + "\n",
-                                   std::string_view("\0\0\1\0\2\0", 6));
+  const std::string expected =
+      Npy(header + std::string(128 - 10 - header.size() - 1, ' ') + "\n", std::string_view("\0\0\1\0\2\0", 6));
   Tensor tensor = Tensor::VectorOf(DataType::kInt16, {0, 1, 2});
   EXPECT_EQ(FormatNpy(tensor)->substr(6), expected.substr(6));
 }
@@ -60,7 +60,8 @@ TEST(Npy, IsWhatNumpyWrites) {
 TEST(Npy, ReadsOtherVersionsOrdersAndSpacings) {
   const std::string_view data("\1\2\3\4\5\6", 6);
   for (const char version : {1, 2, 3}) {
-    const auto tensor = ParseNpy(Npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}\n", data, version), "t");
+    const auto tensor =
+        ParseNpy(Npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}\n", data, version), "t");
     ASSERT_OK(tensor);
     EXPECT_EQ(tensor->ToInts(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
   }
@@ -68,7 +69,8 @@ TEST(Npy, ReadsOtherVersionsOrdersAndSpacings) {
   ASSERT_OK(columns);
   EXPECT_EQ(columns->ToInts(), (std::vector<int64_t>{1, 3, 5, 2, 4, 6}));
   const auto cube = ParseNpy(
-      Npy("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 2, 2), }", std::string_view("\0\1\2\3\4\5\6\7", 8)), "t");
+      Npy("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 2, 2), }", std::string_view("\0\1\2\3\4\5\6\7", 8)),
+      "t");
   EXPECT_EQ(cube->ToInts(), (std::vector<int64_t>{0, 4, 2, 6, 1, 5, 3, 7}));
   const auto flags = ParseNpy(Npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", "\x7F\x01"), "t");
   EXPECT_EQ(flags->ToInts(), (std::vector<int64_t>{1, 1}));
@@ -142,7 +144,7 @@ TEST(Npz, ReadsWhatNumpyWrote) {
   ASSERT_OK(golden);
   ASSERT_TRUE(golden->contains("num_steps"));
   EXPECT_EQ(golden->at("step0/function").strings(), (std::vector<std::string>{"main"}));
-  EXPECT_EQ(golden->at("step0/state/acc").type(), (TensorType{DataType::kFp16, {1, 8}}));
+  EXPECT_EQ(golden->at("step0/state/acc").type(), (TensorType{DataType::kFp32, {1, 8}}));
 }
 
 TEST(Npz, ReadsDeflatedCheckpoints) {
@@ -273,7 +275,7 @@ TEST(Npz, DamageGivesAStatus) {
     if (i % 3 == 0) bad.resize(random() % bad.size());
     WriteAll(path, bad);
     const auto arrays = ReadNpz(path);  // an undetected flip can only be in a field that nobody reads
-    if (!arrays.ok()) EXPECT_EQ(arrays.status().code(), ErrorCode::kUnreadable);
+    EXPECT_TRUE(arrays.ok() || arrays.status().code() == ErrorCode::kUnreadable) << kSeed << " " << i;
   }
 }
 

@@ -11,10 +11,10 @@
 namespace milwright {
 namespace {
 
-using testing::TemporaryFolder;
-using testing::WriteAll;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::WriteAll;
 
 SafetensorsEntry Entry(std::string name, Tensor tensor) {
   TensorType type = tensor.type();
@@ -64,9 +64,11 @@ TEST(Safetensors, EveryTypeComesBack) {
 
 TEST(Safetensors, UnalignedTensorsAreReadable) {
   const TemporaryFolder folder;
-  WriteAll(folder.Path("m.safetensors"),
-           File(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}})",
-                std::string_view("\7\1\0\0\0", 5)));
+  WriteAll(
+      folder.Path("m.safetensors"),
+      File(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}})",
+          std::string_view("\7\1\0\0\0", 5)));
   const auto file = Safetensors::Open(folder.Path("m.safetensors"));
   ASSERT_OK(file);
   EXPECT_EQ(file->Load("b")->GetInt(0), 1);
@@ -118,14 +120,17 @@ TEST(Safetensors, LiesAreFound) {
       {File(R"({"a":{"shape":[2],"data_offsets":[0,8]}})", "12345678"), "has no dtype"},
       {File(R"({"a":7})", ""), "is not an object"},
       {File(R"({"__metadata__":{"k":7}})", ""), "something else than strings"},
-      {File(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-            "123"),
+      {File(
+           R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+           "123"),
        "begins at 1"},
-      {File(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-            "123"),
+      {File(
+           R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+           "123"),
        "begins at 2"},
-      {File(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-            "1"),
+      {File(
+           R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+           "1"),
        "'a' is there twice"},
       {File(R"({"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", "1"), "'dtype' is there twice"},
   };

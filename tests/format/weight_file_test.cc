@@ -15,15 +15,15 @@
 namespace milwright {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::ReadAll;
 using testing::TemporaryFolder;
 using testing::WriteAll;
-using ::testing::HasSubstr;
 
 constexpr DataType kBlobTypes[] = {
-    DataType::kFp16,  DataType::kFp32,  DataType::kBf16,  DataType::kInt8,  DataType::kUInt8, DataType::kInt16,
-    DataType::kUInt16, DataType::kInt32, DataType::kUInt32, DataType::kInt4, DataType::kUInt4, DataType::kUInt6,
-    DataType::kUInt3, DataType::kUInt2, DataType::kUInt1, DataType::kFp8E4M3, DataType::kFp8E5M2};
+    DataType::kFp16,   DataType::kFp32,  DataType::kBf16,   DataType::kInt8,    DataType::kUInt8,  DataType::kInt16,
+    DataType::kUInt16, DataType::kInt32, DataType::kUInt32, DataType::kInt4,    DataType::kUInt4,  DataType::kUInt6,
+    DataType::kUInt3,  DataType::kUInt2, DataType::kUInt1,  DataType::kFp8E4M3, DataType::kFp8E5M2};
 
 // `count` elements of different content for each `salt`.
 Tensor Numbers(DataType dtype, int64_t count, uint64_t salt) {
@@ -143,7 +143,7 @@ TEST(WeightFile, LiesAreFound) {
     EXPECT_EQ((*file)->Blob(64, type).ok(), size >= 128 + 8) << size;
   }
   EXPECT_THAT((*WeightFile::Open(path))->Blob(64, {DataType::kUInt4, {INT64_MAX, INT64_MAX}}).status().message(),
-              HasSubstr("overflow"));
+              HasSubstr("beyond 64 bits"));
 }
 
 // Kilobytes of the mapping of `path` that are in memory, by /proc/self/smaps.

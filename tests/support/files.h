@@ -67,8 +67,7 @@ inline std::string TestPackage(const std::string& name) { return DataDir() / "pa
 /// Every package that the tests may use: those of the project, and those of the shared folder when it is there.
 inline std::vector<std::string> AllPackages() {
   std::vector<std::string> packages;
-  for (const auto& folder :
-       {DataDir(), SharedDir() / "fixtures", SharedDir() / "ops", SharedDir() / "real-files"}) {
+  for (const auto& folder : {DataDir(), SharedDir() / "fixtures", SharedDir() / "ops", SharedDir() / "real-files"}) {
     for (const auto& path : FindAll(folder, ".mlpackage")) packages.push_back(path);
   }
   return packages;
