@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWeightFileName = "@model_path/weights/weight.bin";
 
-// Storage met before: its address, size and type. Valid while the model, which holds the tensors, is not changed.
-using StorageKey = std::tuple<const std::byte*, size_t, DataType>;
+// Storage met before: its address, elements and type. Valid while the model, which holds the tensors, is not changed.
+using StorageKey = std::tuple<const std::byte*, int64_t, DataType>;
 
-StorageKey KeyOf(const Tensor& tensor) { return {tensor.bytes().data(), tensor.bytes().size(), tensor.dtype()}; }
+StorageKey KeyOf(const Tensor& tensor) { return {tensor.bytes().data(), tensor.size(), tensor.dtype()}; }
 
 Status MakeFolder(const std::string& path) {
   std::error_code error;

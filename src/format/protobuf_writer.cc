@@ -26,8 +26,8 @@ bool IsIdentifier(const std::string& name) {
       name, [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '@'; });
 }
 
-// What coremltools puts into the weight file: floats and integers of 8 bits and less, and from iOS18 on of 16 bits (seen
-// in its files). Wide integers are shapes and positions, which stay readable in place.
+// What coremltools puts into the weight file: floats and integers of 8 bits and less, and from iOS18 on of 16 bits
+// (seen in its files). Wide integers are shapes and positions, which stay readable in place.
 bool IsWeightType(DataType type, Opset opset) {
   if (!BlobDataTypeNumber(type) || type == DataType::kInt32 || type == DataType::kUInt32) return false;
   return opset >= Opset::kIOS18 || (type != DataType::kInt16 && type != DataType::kUInt16);

@@ -47,6 +47,11 @@ std::span<const std::byte> BytesOf(const T& record) {
 
 uint64_t AlignUp(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
 
+// Unused bits behind the elements of a tensor that takes `bytes` bytes.
+uint64_t PaddingBits(const TensorType& type, uint64_t bytes) {
+  return bytes * 8 - static_cast<uint64_t>(*ElementCount(type.shape)) * static_cast<uint64_t>(BitWidth(type.dtype));
+}
+
 // A hash to sort blobs of one size into groups; equality is then decided by the bytes. Four lanes, so that it runs at
 // the speed of memory.
 uint64_t HashContent(std::span<const std::byte> bytes) {
@@ -150,13 +155,10 @@ Result<Tensor> WeightFile::Blob(uint64_t offset, const TensorType& type) const {
   if (record.bytes != static_cast<uint64_t>(*bytes)) {
     return Error(offset, fmt::format("it has {} bytes, but {} takes {}", record.bytes, TypeToString(type), *bytes));
   }
-  if (IsSubByte(type.dtype)) {
-    const uint64_t padding = static_cast<uint64_t>(*bytes) * 8 - static_cast<uint64_t>(*ElementCount(type.shape)) *
-                                                                     static_cast<uint64_t>(BitWidth(type.dtype));
-    if (record.padding_bits != padding) {
-      return Error(offset, fmt::format("it has {} padding bits, but {} has {}", record.padding_bits, TypeToString(type),
-                                       padding));
-    }
+  const uint64_t padding = PaddingBits(type, record.bytes);
+  if (IsSubByte(type.dtype) && record.padding_bits != padding) {
+    return Error(
+        offset, fmt::format("it has {} padding bits, but {} has {}", record.padding_bits, TypeToString(type), padding));
   }
   return Tensor::Borrow(type, map_->bytes().subspan(record.data_offset, record.bytes), map_);
 }
@@ -173,13 +175,13 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
     return Status(ErrorCode::kUsage, fmt::format("a weight file cannot hold {}", TypeToString(tensor.type())));
   }
   const std::span<const std::byte> bytes = tensor.bytes();
-  const Key key{*number, bytes.size(), HashContent(bytes)};
+  const Key key{*number, bytes.size(), PaddingBits(tensor.type(), bytes.size()), HashContent(bytes)};
   const auto [first, last] = stored_.equal_range(key);
   for (auto it = first; it != last; ++it) {
     MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
     if (equal) return it->second;
   }
-  MW_ASSIGN_OR_RETURN(const uint64_t offset, Append(tensor, *number));
+  MW_ASSIGN_OR_RETURN(const uint64_t offset, Append(key, bytes));
   stored_.emplace(key, offset);
   return offset;
 }
@@ -195,18 +197,14 @@ Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> b
   return true;
 }
 
-Result<uint64_t> WeightWriter::Append(const Tensor& tensor, uint32_t type_number) {
+Result<uint64_t> WeightWriter::Append(const Key& key, std::span<const std::byte> bytes) {
   MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
-  const std::span<const std::byte> bytes = tensor.bytes();
-  Metadata metadata;
-  metadata.type = type_number;
-  metadata.bytes = bytes.size();
   const uint64_t offset = file_.size();
+  Metadata metadata;
+  metadata.type = key.type_number;
+  metadata.bytes = key.bytes;
   metadata.data_offset = offset + sizeof(Metadata);
-  if (IsSubByte(tensor.dtype())) {
-    metadata.padding_bits =
-        bytes.size() * 8 - static_cast<uint64_t>(tensor.size()) * static_cast<uint64_t>(BitWidth(tensor.dtype()));
-  }
+  metadata.padding_bits = key.padding_bits;
   MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
   MW_RETURN_IF_ERROR(file_.Append(bytes));
   ++count_;

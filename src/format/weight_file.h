@@ -81,10 +81,11 @@ class WeightWriter {
   struct Key {
     uint32_t type_number = 0;
     uint64_t bytes = 0;
+    uint64_t padding_bits = 0;  ///< the record says it, so it tells sub-byte blobs of equal bytes apart
     uint64_t hash = 0;
     auto operator<=>(const Key&) const = default;
   };
-  Result<uint64_t> Append(const Tensor& tensor, uint32_t type_number);
+  Result<uint64_t> Append(const Key& key, std::span<const std::byte> bytes);
   Result<bool> HoldsAt(uint64_t offset, std::span<const std::byte> bytes);
   OutputFile file_;
   uint32_t count_ = 0;
