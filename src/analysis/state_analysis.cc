@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/dataflow.h"
+#include "analysis/effects.h"
 #include "analysis/update_form.h"
 
 namespace milwright {
@@ -179,8 +180,9 @@ class HazardFinder {
   // coremltools moves a write right behind the op that makes its value, whatever lies between.
   void MovedWrite(size_t i, std::vector<OrderHazard>& hazards) const {
     const Access& write = accesses_[i];
+    // It does not move to inputs, constants and state ops (coremltools' optimize_state.py).
     const Operation* producer = write.value->producer();
-    if (producer == nullptr || producer->type() == "const") return;  // an input or constant is not moved to
+    if (producer == nullptr || producer->type() == "const" || StateOf(*producer) != nullptr) return;
     const size_t made = order_.at(producer);
     for (size_t k = 0; k < i; ++k) {
       if (accesses_[k].position <= made) continue;

@@ -132,7 +132,7 @@ TensorDifference CompareTensors(const Tensor& actual, const Tensor& expected, co
     const double e = expected.GetDouble(i);
     double error = a == e || (std::isnan(a) && std::isnan(e)) ? 0 : std::abs(a - e);
     if (std::isnan(error)) error = INFINITY;
-    const double bound = exact || std::isinf(e) ? 0 : tolerance.atol + tolerance.rtol * std::abs(e);
+    const double bound = exact || !std::isfinite(e) ? 0 : tolerance.atol + tolerance.rtol * std::abs(e);
     if (!(error <= bound)) ++result.failures;
     result.max_error = std::max(result.max_error, error);
     const double excess = error - bound + (error > bound ? 1e300 : 0);  // a failure before any near miss

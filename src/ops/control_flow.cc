@@ -64,9 +64,14 @@ Result<std::vector<Type>> InferMakeList(const OpContext& ctx) {
   return std::vector<Type>{Type::List(Type::Tensor(*dtype, std::move(shape)), length)};
 }
 
+// An element that was never written: zeros, or only a type while a size of its shape is not known.
 Result<Literal> ZeroElement(const Type& type) {
-  MW_ASSIGN_OR_RETURN(Tensor zero, Tensor::Zeros(type.tensor));
-  return Literal(std::move(zero));
+  Literal element;
+  element.type = type;
+  if (IsStatic(type.shape())) {
+    MW_ASSIGN_OR_RETURN(element.tensor, Tensor::Zeros(type.tensor));
+  }
+  return element;
 }
 
 Result<std::vector<Literal>> EvaluateMakeList(const OpContext& ctx, const std::vector<Type>& types) {
@@ -103,6 +108,10 @@ Result<size_t> ElementIndex(const OpContext& ctx, const Literal& list, int64_t i
   if (index < 0 || index >= static_cast<int64_t>(list.elements.size())) {
     return Status(ErrorCode::kRuntime, fmt::format("{}: index {} is outside a list of {} elements",
                                                    ctx.definition().name, index, list.elements.size()));
+  }
+  if (!IsStatic(list.elements[static_cast<size_t>(index)].type.shape())) {
+    return Status(ErrorCode::kRuntime, fmt::format("{}: element {} was never written, and its shape is not known",
+                                                   ctx.definition().name, index));
   }
   return static_cast<size_t>(index);
 }

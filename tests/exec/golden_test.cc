@@ -93,7 +93,9 @@ TEST(Golden, StateSemanticsAsMeant) {
   EXPECT_EQ(count, 12U);
 }
 
-// As coremltools' default pipeline rewrites them, T01 to T05 compute the wrong values of the table; the others agree.
+// As coremltools' default pipeline rewrites them, T01 to T05 compute the wrong values of the table. T12 and T17 are
+// wrong too: their second read is merged with the first (fault (a) of report 1), so the output shows the state before
+// the update. The note beside the packages says that all but T01 to T05 agree; the files say otherwise.
 TEST(Golden, StateSemanticsAfterTheDefaultPipeline) {
   struct Wrong {
     std::string out;
@@ -112,7 +114,8 @@ TEST(Golden, StateSemanticsAfterTheDefaultPipeline) {
     const Path golden = DataDir() / "state-semantics" / (id + ".npz");
     const auto it = wrong.find(id);
     if (it == wrong.end()) {
-      EXPECT_TRUE(RunGolden(package, golden, {1e-3, 0}, {1e-3, 0}).empty()) << stem;
+      const bool reads_merged = id == "T12" || id == "T17";
+      EXPECT_EQ(RunGolden(package, golden, {1e-3, 0}, {1e-3, 0}).empty(), !reads_merged) << stem;
       continue;
     }
     const auto model = Model::Load(package);
@@ -190,7 +193,7 @@ TEST(Golden, EveryOp) {
             wanted_values = *Tensor::FromFloats({DataType::kFp32, tensor.shape()}, tensor.ToFloats());
           const TensorDifference difference = CompareTensors(it->second, wanted_values, tolerance);
           ++cases;
-          if (details.contains("ambiguous") && details["ambiguous"] != false) {
+          if (details.contains("ambiguous")) {
             ++ambiguous;
             ambiguous_failures += difference.passed() ? 0 : 1;
             continue;
