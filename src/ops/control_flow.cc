@@ -2,6 +2,8 @@
 // list ops are pure functions of list values.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/op.h"
 
 namespace milwright {
@@ -124,14 +126,24 @@ Result<std::vector<Literal>> EvaluateListRead(const OpContext& ctx, const std::v
 
 Result<std::vector<Literal>> EvaluateListGather(const OpContext& ctx, const std::vector<Type>& types) {
   const Literal& list = *ctx.ValueOf("ls");
+  TensorType type = types.front().tensor;
   std::vector<std::byte> bytes;
   const std::vector<int64_t> indices = ctx.Ints("indices");
+  type.shape.front() = static_cast<int64_t>(indices.size());
   for (int64_t i : indices) {
     MW_ASSIGN_OR_RETURN(const size_t index, ElementIndex(ctx, list, i));
-    const auto element = list.elements[index].tensor.bytes();
-    bytes.insert(bytes.end(), element.begin(), element.end());
+    const Tensor& element = list.elements[index].tensor;
+    // The declared element shape may leave sizes open; the elements themselves settle them.
+    for (size_t axis = 1; axis < type.shape.size(); ++axis) {
+      if (type.shape[axis] == kUnknownDim) type.shape[axis] = element.shape()[axis - 1];
+    }
+    if (!std::equal(type.shape.begin() + 1, type.shape.end(), element.shape().begin(), element.shape().end())) {
+      return ctx.Error(fmt::format("element {} has shape {}, which does not stack to {}", index,
+                                   ShapeToString(element.shape()), ShapeToString(type.shape)));
+    }
+    bytes.insert(bytes.end(), element.bytes().begin(), element.bytes().end());
   }
-  return One(Tensor::FromBytes(types.front().tensor, std::move(bytes)));
+  return One(Tensor::FromBytes(type, std::move(bytes)));
 }
 
 Result<std::vector<Literal>> EvaluateListLength(const OpContext& ctx, const std::vector<Type>&) {

@@ -168,8 +168,8 @@ TEST(Golden, EveryOp) {
     EXPECT_TRUE(actual.ok()) << package.filename() << ": " << actual.status().message();
     if (!actual.ok()) continue;
     std::map<std::string, json> by_output;
-    for (const json& entry : ReadJson(description).at("cases"))
-      by_output[entry.at("output").get<std::string>()] = entry;
+    const json document = ReadJson(description);
+    for (const json& entry : document.at("cases")) by_output[entry.at("output").get<std::string>()] = entry;
     for (size_t step = 0; step < expected->steps.size(); ++step) {
       const auto compare = [&](const TensorMap& wanted, const TensorMap& got) {
         for (const auto& [name, tensor] : wanted) {
