@@ -271,6 +271,11 @@ bool ReadMatters(const Function& function, const StateFacts& facts) {
   return matters;
 }
 
+// What the op that carries the update form makes: the cache, or one slot of it, after the update.
+const Value* UpdatedSlot(const StateWrite& write) {
+  return write.update_op != nullptr && !write.update_op->outputs().empty() ? write.update_op->output() : nullptr;
+}
+
 StateFacts Analyze(const Function& function, Value* state, const std::unordered_map<const Operation*, size_t>& order) {
   StateFacts facts;
   facts.state = state;
@@ -308,8 +313,10 @@ StateFacts Analyze(const Function& function, Value* state, const std::unordered_
   facts.form = JoinForms(facts.writes, !facts.reads.empty());
   for (const StateWrite& write : facts.writes) {
     if (write.width.has_value()) facts.query_length = std::max(facts.query_length.value_or(0), *write.width);
-    // Whatever the form, what was written stands for the content from then on.
-    if (std::ranges::find(contents, write.data) == contents.end()) contents.push_back(write.data);
+    // Whatever the form, what was written, and the updated slot in it, stand for the content from then on.
+    for (const Value* fresh : {static_cast<const Value*>(write.data), UpdatedSlot(write)}) {
+      if (fresh != nullptr && std::ranges::find(contents, fresh) == contents.end()) contents.push_back(fresh);
+    }
   }
   facts.role = RoleFinder().Find(contents, facts.form, facts.writes);
   facts.exposed = FindExposed(function, facts, accesses);
@@ -379,13 +386,45 @@ const Value* NewRows(const Operation& op, const Value& input, std::optional<int6
   return fresh;
 }
 
+struct PairCandidate {
+  CachePair pair;
+  size_t likeness;
+  bool exact;
+};
+
+// Outputs that are only the new rows of a cache: what goes into it goes out, one layer or all layers put together.
+void FindNewRows(const Function& function, Value& input, std::vector<PairCandidate>& candidates) {
+  ValueSet rows;
+  CachePair pair{&input, nullptr, false, UpdateForm::kSliceUpdate, StateRole::kUnknown, {}};
+  std::vector<const Value*> contents = {&input};
+  WalkForward(
+      &input,
+      [](const Operation& op) {
+        return op.type() == "identity" || op.type() == "cast" || op.type().starts_with("slice_by_");
+      },
+      [&](const Operation& op, const Value*) {
+        const Value* fresh = NewRows(op, input, &pair.axis);
+        if (fresh == nullptr) return;
+        rows.insert(PeelViews(fresh));
+        contents.push_back(op.output());
+        if (op.type() == "concat") pair.form = UpdateForm::kShiftConcat;
+      });
+  if (rows.empty()) return;
+  const auto is_rows = [&rows](const Value* value) { return value != nullptr && rows.contains(PeelViews(value)); };
+  for (Value* output : function.body().outputs()) {
+    const Operation* op = PeelViews(output)->producer();
+    const bool stacked = op != nullptr && (op->type() == "concat" || op->type() == "stack") &&
+                         std::ranges::all_of(op->FindInput("values")->arguments,
+                                             [&](const Operand& operand) { return is_rows(operand.value); });
+    if ((!is_rows(output) && !stacked) || output->type == input.type) continue;
+    pair.output = output;
+    pair.role = RoleFinder().Find(contents, pair.form, {});
+    candidates.push_back({pair, NameLikeness(input.name, output->name), true});
+  }
+}
+
 std::vector<CachePair> FindCachePairs(const Function& function) {
-  struct Candidate {
-    CachePair pair;
-    size_t likeness;
-    bool exact;
-  };
-  std::vector<Candidate> candidates;
+  std::vector<PairCandidate> candidates;
   for (Value* input : function.TensorInputs()) {
     if (!MaybeCache(*input)) continue;
     const OldContent old({input});
@@ -394,7 +433,9 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
       const StateWrite write = ClassifyUpdate(output, old);
       if (write.form == UpdateForm::kWrittenBack) continue;
       CachePair pair{input, output, true, write.form, StateRole::kUnknown, write.axis};
-      pair.role = RoleFinder().Find({input, output}, write.form, {write});
+      std::vector<const Value*> contents = {input, output};
+      if (const Value* slot = UpdatedSlot(write); slot != nullptr) contents.push_back(slot);
+      pair.role = RoleFinder().Find(contents, write.form, {write});
       const size_t likeness = NameLikeness(input->name, output->name);
       // A value that merely depends on an input of equal shape is no cache of it, unless the names say so.
       const bool structural = write.form != UpdateForm::kReadModifyWrite;
@@ -402,31 +443,14 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
       if (structural || named || pair.role == StateRole::kAccumulator)
         candidates.push_back({pair, likeness, structural});
     }
-    // Only the new rows go out: an output that is also what goes into the cache.
-    WalkForward(
-        input,
-        [](const Operation& op) {
-          return op.type() == "identity" || op.type() == "cast" || op.type().starts_with("slice_by_");
-        },
-        [&](const Operation& op, const Value*) {
-          std::optional<int64_t> axis;
-          const Value* rows = NewRows(op, *input, &axis);
-          if (rows == nullptr) return;
-          for (Value* output : function.body().outputs()) {
-            if (PeelViews(output) != PeelViews(rows) || output->type == input->type) continue;
-            const UpdateForm form = op.type() == "slice_update" ? UpdateForm::kSliceUpdate : UpdateForm::kShiftConcat;
-            CachePair pair{input, output, false, form, StateRole::kUnknown, axis};
-            pair.role = RoleFinder().Find({input, op.output()}, form, {});
-            candidates.push_back({pair, NameLikeness(input->name, output->name), true});
-          }
-        });
+    FindNewRows(function, *input, candidates);
   }
-  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+  std::ranges::stable_sort(candidates, [](const PairCandidate& a, const PairCandidate& b) {
     return std::pair(a.exact, a.likeness) > std::pair(b.exact, b.likeness);
   });
   std::vector<CachePair> pairs;
   ValueSet taken;
-  for (const Candidate& candidate : candidates) {
+  for (const PairCandidate& candidate : candidates) {
     if (taken.contains(candidate.pair.input) || taken.contains(candidate.pair.output)) continue;
     taken.insert(candidate.pair.input);
     taken.insert(candidate.pair.output);

@@ -131,7 +131,7 @@ class Classifier {
 
   // Old content, or a piece of it: slices, splits and transposes change nothing about where it comes from.
   [[nodiscard]] bool IsOldView(const Value* value) const {
-    for (int steps = 0; steps < 64; ++steps) {
+    for (int steps = 0; value != nullptr && steps < 64; ++steps) {
       value = PeelViews(value);
       if (old_.values.contains(value)) return true;
       const Operation* op = value->producer();
@@ -139,7 +139,6 @@ class Classifier {
       const std::string& type = op->type();
       if (type != "slice_by_index" && type != "slice_by_size" && type != "split" && type != "transpose") return false;
       value = op->InputValue("x");
-      if (value == nullptr) return false;
     }
     return false;
   }

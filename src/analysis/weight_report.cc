@@ -39,20 +39,25 @@ const Operation* PartProducer(const Operation& op, std::string_view name) {
 bool IsConstexpr(const Operation& op) { return op.type().starts_with("constexpr_"); }
 
 // Bytes of the literals that `op` and the constexpr ops under it hold.
-int64_t StoredBytes(const Operation& op, std::set<const Operation*>& seen) {
+int64_t StoredBytes(const Operation& op, std::set<const void*>& seen) {
   if (!seen.insert(&op).second) return 0;
   int64_t bytes = 0;
+  // A mask that two ops share lies in the file once.
+  const auto stored = [&seen](const Literal& literal) {
+    const bool counted = literal.blob.has_value() && !seen.insert(literal.tensor.bytes().data()).second;
+    return counted ? 0 : BytesOf(literal.type);
+  };
   for (const Input& input : op.inputs()) {
     for (const Operand& operand : input.arguments) {
       if (const Literal* literal = operand.constant(); literal != nullptr) {
-        bytes += BytesOf(literal->type);
+        bytes += stored(*literal);
       } else if (operand.value != nullptr && operand.value->producer() != nullptr) {
         bytes += StoredBytes(*operand.value->producer(), seen);
       }
     }
   }
   for (const auto& [name, literal] : op.attributes) {
-    if (name != "name" && literal.type.IsTensor()) bytes += BytesOf(literal.type);
+    if (name != "name" && literal.type.IsTensor()) bytes += stored(literal);
   }
   return bytes;
 }
@@ -126,6 +131,13 @@ WeightFormat LutFormat(const Operation& op) {
   const bool flat = op.FindAttribute("lut") != nullptr;
   const std::string granularity =
       flat ? "per_tensor" : LutGranularity(op.outputs().back()->type.shape(), lut->shape(), &format.block_size);
+  // Tables that are a float table times a scale: palettization with a scale per channel, expanded into the tables.
+  const Operation* scaled = PartProducer(op, "lut");
+  const Type* table = scaled != nullptr ? PartType(*scaled, "data") : nullptr;
+  if (table != nullptr && IsFloat(table->dtype())) {
+    format.name = fmt::format("lut{}_per_channel_scale", LutBits(op, *lut));
+    return format;
+  }
   const bool vector = !flat && lut->shape().size() >= 2 && lut->shape().back() > 1;
   format.name = granularity == "per_row_block"
                     ? "lut_per_row_block"
@@ -183,7 +195,7 @@ bool DescribeWeight(const Operation& op, Weight* weight) {
   weight->op = &op;
   weight->format = FormatOf(op);
   weight->dense_bytes = BytesOf(type);
-  std::set<const Operation*> seen;
+  std::set<const void*> seen;
   weight->stored_bytes = constant ? weight->dense_bytes : StoredBytes(op, seen);
   return true;
 }

@@ -75,10 +75,11 @@ Result<Fill> ParseFill(const std::string& text) {
   return Usage(fmt::format("--fill takes zero, random or random:SEED, not '{}'", text));
 }
 
-// Inputs that were not given: zeros, or normal floats and 0/1 integers (small enough for any index).
+// Inputs that were not given: zeros, or floats in [0, 1) and integers 0 or 1, which are in the domain of nearly
+// everything.
 Status FillInputs(const Model& model, const std::string& function, const Fill& fill, StepSequence& sequence) {
   std::mt19937_64 random(fill.seed);
-  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform;
   for (Step& step : sequence.steps) {
     MW_ASSIGN_OR_RETURN(const auto features, model.Inputs(step.function.empty() ? function : step.function));
     for (const Feature& feature : features) {
@@ -87,7 +88,7 @@ Status FillInputs(const Model& model, const std::string& function, const Fill& f
       for (int64_t& size : type.shape) size = size == kUnknownDim ? 1 : size;
       MW_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Zeros(type));
       for (int64_t i = 0; fill.random && i < tensor.size(); ++i) {
-        tensor.SetDouble(i, IsFloat(type.dtype) ? normal(random) : static_cast<double>(random() % 2));
+        tensor.SetDouble(i, IsFloat(type.dtype) ? uniform(random) : static_cast<double>(random() % 2));
       }
       step.inputs.emplace(feature.name, std::move(tensor));
     }

@@ -222,13 +222,13 @@ TEST(Golden, RealPackagesRunOnZeroAndRandomInput) {
     if (!model.ok()) continue;
     for (const bool random : {false, true}) {
       std::mt19937 generator(7);
-      std::normal_distribution<float> normal;
+      std::uniform_real_distribution<float> uniform;
       TensorMap inputs;
       for (const Feature& feature : *model->Inputs()) {
         TensorType type = feature.type;
         for (int64_t& size : type.shape) size = size < 0 ? 1 : size;
         Tensor tensor = *Tensor::Zeros(type);
-        for (int64_t i = 0; random && i < tensor.size(); ++i) tensor.SetDouble(i, normal(generator));
+        for (int64_t i = 0; random && i < tensor.size(); ++i) tensor.SetDouble(i, uniform(generator));
         inputs.emplace(feature.name, std::move(tensor));
       }
       State state = *model->MakeState();
