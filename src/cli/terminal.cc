@@ -75,7 +75,7 @@ std::string Table(const std::vector<std::vector<std::string>>& rows, size_t inde
 
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : known) {
     const size_t distance = EditDistance(word, candidate);
     if (distance < best_distance) {

@@ -1,0 +1,114 @@
+// The command line as a person meets it: help texts, exit codes, messages.
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "support/test_util.h"
+
+namespace milwright {
+namespace {
+
+using testing::DataDir;
+using testing::FindAll;
+
+struct Output {
+  std::string text;  ///< stdout and stderr
+  int code = -1;
+};
+
+Output Milwright(const std::string& arguments) {
+  Output output;
+  FILE* pipe = popen((std::string(MILWRIGHT_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return output;
+  std::array<char, 4096> buffer{};
+  size_t count = 0;
+  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) output.text.append(buffer.data(), count);
+  const int status = pclose(pipe);
+  output.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return output;
+}
+
+std::string Package(const std::string& name) { return (DataDir() / "packages" / (name + ".mlpackage")).string(); }
+
+std::vector<std::string> Verbs() {
+  std::vector<std::string> verbs;
+  std::istringstream help(Milwright("--help").text);
+  bool listing = false;
+  for (std::string line; std::getline(help, line);) {
+    if (line.starts_with("Subcommands")) {
+      listing = true;
+    } else if (listing && line.starts_with("  ") && line[2] != ' ') {
+      verbs.push_back(line.substr(2, line.find(' ', 2) - 2));
+    }
+  }
+  return verbs;
+}
+
+// tests/cli/help holds every help text. MILWRIGHT_UPDATE_HELP=1 writes them anew.
+TEST(Cli, HelpTextsAreFrozen) {
+  const std::filesystem::path folder = std::filesystem::path(MILWRIGHT_SOURCE_DIR) / "tests/cli/help";
+  std::vector<std::pair<std::string, std::string>> texts = {{"milwright", Milwright("--help").text}};
+  for (const std::string& verb : Verbs()) texts.emplace_back(verb, Milwright(verb + " --help").text);
+  EXPECT_GE(texts.size(), 6U);
+  for (const auto& [name, text] : texts) {
+    const std::filesystem::path path = folder / (name + ".txt");
+    if (std::getenv("MILWRIGHT_UPDATE_HELP") != nullptr) std::ofstream(path) << text;
+    std::ifstream file(path);
+    std::stringstream frozen;
+    frozen << file.rdbuf();
+    EXPECT_EQ(text, frozen.str()) << name;
+    EXPECT_TRUE(name == "milwright" || text.find("Example:") != std::string::npos) << name;
+  }
+}
+
+TEST(Cli, ExitCodes) {
+  EXPECT_EQ(Milwright("--version").code, 0);
+  EXPECT_EQ(Milwright("info " + Package("b_slice")).code, 0);
+  EXPECT_EQ(Milwright("check " + Package("b_slice")).code, 0);
+  EXPECT_EQ(Milwright("check " + (DataDir() / "state-semantics/T07.mlpackage").string()).code, 1);
+  EXPECT_EQ(Milwright("").code, 2);
+  EXPECT_EQ(Milwright("info").code, 2);
+  EXPECT_EQ(Milwright("run " + Package("b_slice") + " --function nothing").code, 2);
+  EXPECT_EQ(Milwright("info /no/such/Model.mlpackage").code, 3);
+}
+
+TEST(Cli, UnknownWordsGetASuggestion) {
+  EXPECT_NE(Milwright("inof x").text.find("did you mean 'info'?"), std::string::npos);
+  EXPECT_NE(Milwright("check " + Package("b_slice") + " --targt any").text.find("did you mean '--target'?"),
+            std::string::npos);
+  EXPECT_NE(Milwright("explain MW25").text.find("did you mean"), std::string::npos);
+  EXPECT_EQ(Milwright("inof x").code, 2);
+}
+
+TEST(Cli, RunComparesWithGoldenSteps) {
+  const std::string golden = (DataDir() / "packages/b_slice.npz").string();
+  const Output close =
+      Milwright("run " + Package("b_slice") + " --expect " + golden + " --atol 3e-3 --state-atol 4e-3");
+  EXPECT_EQ(close.code, 0) << close.text;
+  const Output exact = Milwright("run " + Package("b_slice") + " --expect " + golden);
+  EXPECT_EQ(exact.code, 1);
+  EXPECT_NE(exact.text.find("worst at ["), std::string::npos) << exact.text;
+}
+
+TEST(Cli, StatesGoInAndOut) {
+  const std::string folder = ::testing::TempDir();
+  const std::string golden = (DataDir() / "packages/a_accumulator.npz").string();
+  const std::string run = "run " + Package("a_accumulator") + " --input " + golden;
+  ASSERT_EQ(Milwright(run + " --steps 2 --state-out " + folder + "/two.npz --output " + folder + "/steps.npz").code, 0);
+  // The recorded steps are their own golden, and the states after two steps continue the run.
+  EXPECT_EQ(Milwright("run " + Package("a_accumulator") + " --expect " + folder + "/steps.npz").code, 0);
+  EXPECT_EQ(Milwright("run " + Package("a_accumulator") + " --fill zero --state-in " + folder + "/two.npz").code, 0);
+}
+
+TEST(Cli, JsonIsJson) {
+  for (const std::string verb : {"info", "check"}) {
+    const Output output = Milwright(verb + " --json " + Package("i_multifunction_int4"));
+    EXPECT_EQ(output.code, 0);
+    EXPECT_EQ(output.text.front(), '{');
+    EXPECT_EQ(output.text.substr(output.text.size() - 2), "}\n");
+  }
+}
+
+}  // namespace
+}  // namespace milwright
