@@ -33,6 +33,11 @@ void ForEachRow(const Shape& shape, const Shape& counts, Visit visit) {
   } while (NextIndex(leading, index));
 }
 
+// (value - offset) * scale: exact, or nearly so, in double, and rounded once to float.
+float Scaled(float value, float offset, float scale) {
+  return static_cast<float>((static_cast<double>(value) - offset) * scale);
+}
+
 // Element `p` of a tensor whose axis with `inner` elements behind it grows `times`-fold lies at this place, and its
 // copies `inner` apart behind it.
 int64_t GrownPlace(int64_t p, int64_t inner, int64_t times) { return p / inner * times * inner + p % inner; }
@@ -77,7 +82,8 @@ Result<Tensor> DequantizeBlockwise(const Tensor& data, const Tensor& scale, cons
     ReadFloats(data, element, row);
     auto block = static_cast<size_t>(first_block);
     for (size_t begin = 0; begin < row.size(); begin += block_size, ++block) {
-      for (float& value : std::span(row).subspan(begin, block_size)) value = (value - offsets[block]) * scales[block];
+      for (float& value : std::span(row).subspan(begin, block_size))
+        value = Scaled(value, offsets[block], scales[block]);
     }
     WriteFloats(row, result, element);
   });
@@ -126,7 +132,7 @@ Result<Tensor> DequantizeAffine(const Tensor& data, const Tensor& scale, const T
   for (int64_t first = 0, k = 0; first < data.size(); first += parameters.inner, ++k) {
     const int64_t channel = k % parameters.channels;
     ReadFloats(data, first, run);
-    for (float& value : run) value = (value - parameters.ZeroPointOf(channel)) * parameters.ScaleOf(channel);
+    for (float& value : run) value = Scaled(value, parameters.ZeroPointOf(channel), parameters.ScaleOf(channel));
     WriteFloats(run, result, first);
   }
   return result;

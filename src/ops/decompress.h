@@ -1,8 +1,8 @@
 // Decoding of compressed weights: what the constexpr_* ops compute (package-format.md, section 5), as functions of
 // tensors. The interpreter, constant folding, the compressor and the size report share them.
 //
-// Arithmetic is in fp32, (data - offset) * scale, and rounded once to the type of the result. Errors say what does not
-// fit and name the shapes; the caller adds the place.
+// (data - offset) * scale is rounded once, to float, and then to the type of the result; with integer data and offsets
+// that equals arithmetic in fp32. Errors say what does not fit and name the shapes; the caller adds the place.
 #ifndef MILWRIGHT_OPS_DECOMPRESS_H_
 #define MILWRIGHT_OPS_DECOMPRESS_H_
 
