@@ -5,12 +5,19 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 
 #include "tokenizer/unicode.h"
 
 namespace milwright {
 
 std::filesystem::path TokenizerData() { return std::filesystem::path(MILWRIGHT_TEST_DATA) / "tokenizer"; }
+
+std::string ReadText(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 nlohmann::ordered_json ReadOrderedJson(const std::filesystem::path& path) {
   std::ifstream file(path);

@@ -14,6 +14,9 @@ namespace milwright {
 /// tests/data/tokenizer.
 std::filesystem::path TokenizerData();
 
+/// The content of the file; a test failure and "" if it cannot be read.
+std::string ReadText(const std::filesystem::path& path);
+
 /// The parsed file; a test failure and null if it cannot be read.
 nlohmann::ordered_json ReadOrderedJson(const std::filesystem::path& path);
 nlohmann::json ReadJson(const std::filesystem::path& path);
