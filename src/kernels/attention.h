@@ -97,7 +97,7 @@ struct AttentionStats {
 size_t AttentionScratchBytes(const AttentionParams& params, int threads);
 
 /// out = softmax(soft_cap(scale * q k^T) + mask) v. A column is skipped only when its weight is exactly zero in fp32,
-/// so the result is bitwise the one without `scan` (values of v in skipped columns must be finite for that). A row
+/// so the result is bitwise the one without `scan` (k and v of skipped columns must be finite for that). A row
 /// whose columns are all masked follows the plain formula: the mask cancels (finite) or the row is NaN (-inf). Results
 /// do not depend on the number of threads.
 AttentionStats Attention(const Kernels& kernels, ThreadPool& pool, const AttentionParams& params,

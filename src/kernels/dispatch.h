@@ -18,9 +18,17 @@ namespace milwright::kernels {
 
 enum class Isa : uint8_t { kScalar, kAvx2, kAvx512, kNeon };
 
+/// What a kernel rounds its operands to before multiplying.
+enum class Operands : uint8_t {
+  kFp32,            ///< nothing is rounded (Precision::kExact)
+  kInt8Activation,  ///< x to int8 in blocks of kActivationBlock columns; see QuantizeBlock
+  kBFloat16,        ///< x and the decoded weights to bfloat16
+};
+
 /// One way to compute rows of y = W x + bias.
 struct MatVecKernel {
   const char* name;
+  Operands operands;
   /// Whether this kernel can run `view` at that precision.
   bool (*supports)(const WeightView& view, Precision precision);
   /// Bytes of scratch that `prepare` fills for a matrix of `cols` columns (64-byte aligned memory).
@@ -36,6 +44,7 @@ struct MatVecKernel {
 /// One way to compute a block of Y[M, N] = X W^T + bias with weights decoded panel by panel.
 struct MatMulKernel {
   const char* name;
+  Operands operands;
   bool (*supports)(const WeightView& view, Precision precision);
   /// Bytes of the packed activation for X of [m, cols].
   size_t (*packed_bytes)(int64_t m, int64_t cols);
