@@ -22,7 +22,6 @@ enum class Isa : uint8_t { kScalar, kAvx2, kAvx512, kNeon };
 enum class Operands : uint8_t {
   kFp32,            ///< nothing is rounded (Precision::kExact)
   kInt8Activation,  ///< x to int8 in blocks of kActivationBlock columns; see QuantizeBlock
-  kBFloat16,        ///< x and the decoded weights to bfloat16
 };
 
 /// One way to compute rows of y = W x + bias.

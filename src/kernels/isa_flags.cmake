@@ -7,11 +7,13 @@
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx2_flags -mavx2 -mfma -mf16c -mbmi -mbmi2 -mpopcnt)
   set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
-  set(avx512_vnni_flags ${avx512_flags} -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
   file(GLOB avx2_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx2/*.cc)
   file(GLOB avx512_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/*.cc)
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${avx2_flags}")
   # g++ 12 reports uninitialised values inside its own _mm512_* headers.
   set_source_files_properties(${avx512_sources} PROPERTIES
     COMPILE_OPTIONS "${avx512_flags};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>")
+  set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matvec_vnni.cc
+                      ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matmul_vnni.cc
+               APPEND PROPERTY COMPILE_OPTIONS -mavx512vnni)
 endif()

@@ -69,19 +69,17 @@ enum class Precision : uint8_t {
   /// Weights are dequantised exactly to fp32 and multiplied and summed in fp32. For every output
   /// |error| <= (K + 2) * 2^-24 * sum_k |w_k| |x_k| (worst case of any order of summation).
   kExact,
-  /// May in addition round the activation: to int8 in blocks of 32 columns (integer codes), or both operands to
-  /// bfloat16
-  /// (matrix-matrix only). The bound is what FastErrorBound returns.
+  /// May in addition round the activation to int8, in blocks of 32 columns (formats with integer codes). FastErrorBound
+  /// bounds what that adds.
   kFast,
 };
 
 /// Columns that share one scale when the activation is quantised in Precision::kFast.
 inline constexpr int64_t kActivationBlock = 32;
 
-/// Bound on the extra error of one output in Precision::kFast, beyond that of kExact: int8 activations err by at most
-/// half a step, max|x in block| / 254 (plus rounding), so the error is at most sum_blocks (max|x| / 254) * sum |w|;
-/// bfloat16 operands each err by a factor of 2^-8 at most. Returns the larger of the two forms for the decoded row
-/// `weights` and activation `x` of `cols` values.
+/// Bound on the extra error of one output in Precision::kFast, beyond that of kExact, for the decoded row `weights` and the
+/// activation `x` of `cols` values: an int8 activation errs by at most half a step, max|x in block| / 254, so the output errs
+/// by at most the sum over blocks of max|x| / 254 * sum|w|.
 float FastErrorBound(const float* weights, const float* x, int64_t cols);
 
 /// Checks sizes, types and block shapes of a view against its buffers' sizes where known; the kernels rely on it.

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "kernels/stored_weights.h"
-#include "milwright/half.h"
 
 namespace milwright::kernels::testing {
 namespace {
@@ -35,39 +34,30 @@ std::vector<float> RunMatMul(const MatMulKernel& kernel, int threads, const Weig
   return y;
 }
 
-/// The dense fp32 matrix that the kernel multiplies with, after its rounding of weights.
-StoredWeights Decoded(const WeightView& view, Operands operands) {
-  Random unused(0);
-  StoredWeights dense(FormatNamed("fp32"), view.rows, view.cols, unused);
-  auto* out = reinterpret_cast<float*>(dense.codes.get());
-  for (int64_t row = 0; row < view.rows; ++row) {
-    for (int64_t col = 0; col < view.cols; ++col) {
-      const float weight = WeightAt(view, row, col);
-      *out++ = operands == Operands::kBFloat16 ? BFloat16ToFloat(FloatToBFloat16(weight)) : weight;
-    }
+/// The scalar kernel that rounds its operands as `kernel` does.
+const MatMulKernel& Judge(const MatMulKernel& kernel) {
+  for (const MatMulKernel& judge : Scalar().matmul) {
+    if (judge.operands == kernel.operands) return judge;
   }
-  return dense;
+  return Scalar().matmul.back();
 }
 
 void Compare(const MatMulKernel& kernel, const Format& format, Size size, uint64_t seed) {
   Random random(seed);
   const StoredWeights weights(format, size.rows, size.cols, random);
-  std::vector<float> x = RandomFloats(random, size.m * size.cols);
+  const std::vector<float> x = RandomFloats(random, size.m * size.cols);
   const std::vector<float> bias = RandomFloats(random, size.rows);
   const std::vector<float> y = RunMatMul(kernel, 1, weights.view, x.data(), size.m, bias.data());
-  if (kernel.operands == Operands::kBFloat16) {
-    for (float& value : x) value = BFloat16ToFloat(FloatToBFloat16(value));
-  }
-  const StoredWeights dense = Decoded(weights.view, kernel.operands);
-  const MatMulKernel& judge =
-      kernel.operands == Operands::kInt8Activation ? Scalar().matmul.front() : Scalar().matmul.back();
-  const WeightView& judged = kernel.operands == Operands::kBFloat16 ? dense.view : weights.view;
-  const std::vector<float> expected = RunMatMul(judge, 1, judged, x.data(), size.m, bias.data());
+  const std::vector<float> expected = RunMatMul(Judge(kernel), 1, weights.view, x.data(), size.m, bias.data());
+  const std::vector<double> magnitudes = Magnitudes(weights.view);
   for (int64_t i = 0; i < size.m; ++i) {
     for (int64_t row = 0; row < size.rows; ++row) {
       const auto at = static_cast<size_t>(i * size.rows + row);
-      const double norm =
-          RowNorm(weights.view, row, x.data() + i * size.cols) + std::fabs(bias[static_cast<size_t>(row)]);
+      double norm = std::fabs(bias[static_cast<size_t>(row)]);
+      for (int64_t k = 0; k < size.cols; ++k) {
+        norm += magnitudes[static_cast<size_t>(row * size.cols + k)] *
+                std::fabs(static_cast<double>(x[static_cast<size_t>(i * size.cols + k)]));
+      }
       const double bound = 2 * static_cast<double>(size.cols + 6) * kUnit * norm + 1e-30;
       ASSERT_NEAR(y[at], expected[at], bound)
           << kernel.name << ", format " << format.name << ", output (" << i << ", " << row << ") of " << size.m << " x "

@@ -210,19 +210,31 @@ StoredWeights::StoredWeights(const Format& format, int64_t rows, int64_t cols, R
   }
 }
 
-double RowNorm(const WeightView& view, int64_t row, const float* x) {
+std::vector<double> Magnitudes(const WeightView& view) {
   WeightView exact = view;
   exact.round_to_half = false;
   WeightView without_offset = exact;
   without_offset.offset = {};
-  double norm = 0;
-  for (int64_t k = 0; k < view.cols; ++k) {
-    // With an offset the two parts of a weight may cancel: |offset| = |code - weight| / |scale| is counted as well.
-    const double code = WeightAt(without_offset, row, k);
-    const double offset = code - WeightAt(exact, row, k);
-    norm += (std::fabs(code) + std::fabs(offset)) * std::fabs(static_cast<double>(x[k]));
+  std::vector<double> magnitudes;
+  for (int64_t row = 0; row < view.rows; ++row) {
+    for (int64_t col = 0; col < view.cols; ++col) {
+      // With an offset the two parts of a weight may cancel; |offset scale| is their difference.
+      const double code = WeightAt(without_offset, row, col);
+      const double offset = code - WeightAt(exact, row, col);
+      magnitudes.push_back(std::fabs(code) + std::fabs(offset));
+    }
   }
-  return norm;
+  return magnitudes;
+}
+
+std::vector<double> RowNorms(const WeightView& view, const float* x) {
+  const std::vector<double> magnitudes = Magnitudes(view);
+  std::vector<double> norms(static_cast<size_t>(view.rows));
+  for (size_t i = 0; i < magnitudes.size(); ++i) {
+    norms[i / static_cast<size_t>(view.cols)] +=
+        magnitudes[i] * std::fabs(static_cast<double>(x[i % static_cast<size_t>(view.cols)]));
+  }
+  return norms;
 }
 
 }  // namespace milwright::kernels::testing

@@ -56,9 +56,10 @@ struct StoredWeights {
   StoredWeights(const Format& format, int64_t rows, int64_t cols, Random& random);
 };
 
-/// sum_k |weight| |x| for one row, with the weight taken as (|code| + |offset|) |scale|: what bounds of rounding errors
-/// of a dot product are relative to.
-double RowNorm(const WeightView& view, int64_t row, const float* x);
+/// (|code| + |offset|) |scale| of every weight: what bounds of rounding errors are relative to.
+std::vector<double> Magnitudes(const WeightView& view);
+/// sum_k magnitude |x| for each row.
+std::vector<double> RowNorms(const WeightView& view, const float* x);
 
 }  // namespace milwright::kernels::testing
 

@@ -85,7 +85,7 @@ class AttentionRun {
     for (; c + kColumns <= count; c += kColumns) Scores<kRows, kColumns>(first + c, scores_ + c);
     for (; c < count; ++c) Scores<kRows, 1>(first + c, scores_ + c);
     bool any = false;
-    for (int r = 0; r < kRows; ++r) any = Weights(r, first, count) || any;
+    MW_UNROLL for (int r = 0; r < kRows; ++r) any = Weights(r, first, count) || any;
     if (any) Accumulate<kRows>(first, count);
   }
 
@@ -93,17 +93,15 @@ class AttentionRun {
   template <int kRows, int kCount>
   void Scores(int64_t first, float* scores) {
     F acc[kRows][kColumns];
-    for (int r = 0; r < kRows; ++r) {
-      for (int c = 0; c < kColumns; ++c) acc[r][c] = V::Zero();
-    }
+    MW_UNROLL for (int r = 0; r < kRows; ++r) { MW_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = V::Zero(); }
     const int64_t row = first * tile_.k_row_stride;
     int64_t d = 0;
     const auto step = [&](auto load) {
       F keys[kCount];
-      for (int c = 0; c < kCount; ++c) keys[c] = load(row + c * tile_.k_row_stride + d);
-      for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int c = 0; c < kCount; ++c) keys[c] = load(row + c * tile_.k_row_stride + d);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
         const F query = V::Load(q_ + r * padded_dim_ + d);
-        for (int c = 0; c < kCount; ++c) acc[r][c] = V::Fma(query, keys[c], acc[r][c]);
+        MW_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = V::Fma(query, keys[c], acc[r][c]);
       }
     };
     for (; d + kWidth <= tile_.dim; d += kWidth) {
@@ -112,10 +110,10 @@ class AttentionRun {
     if (d < tile_.dim) {
       step([&](int64_t index) { return LoadRowN<kHalfKeys>(tile_.k, index, tile_.dim - d); });
     }
-    for (int r = 0; r < kRows; ++r) {
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
       float sums[kColumns];
       V::Sum4(acc[r], sums);
-      for (int c = 0; c < kCount; ++c) scores[r * kTileColumns + c] = sums[c];
+      MW_UNROLL for (int c = 0; c < kCount; ++c) scores[r * kTileColumns + c] = sums[c];
     }
   }
 
@@ -190,24 +188,24 @@ class AttentionRun {
   template <int kRows, int kVectors>
   void AccumulateAt(int64_t first, int64_t count, int64_t d) {
     F acc[kRows][kVectors];
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Load(acc_ + r * padded_value_dim_ + d + v * kWidth);
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Load(acc_ + r * padded_value_dim_ + d + v * kWidth);
     }
     const int64_t last = tile_.value_dim - d - (kVectors - 1) * kWidth;  // lanes of the last vector
     for (int64_t c = 0; c < count; ++c) {
       const int64_t index = (first + c) * tile_.v_row_stride + d;
       F values[kVectors];
-      for (int v = 0; v + 1 < kVectors; ++v) values[v] = LoadRow<kHalfValues>(tile_.v, index + v * kWidth);
+      MW_UNROLL for (int v = 0; v + 1 < kVectors; ++v) values[v] = LoadRow<kHalfValues>(tile_.v, index + v * kWidth);
       const int64_t end = index + (kVectors - 1) * kWidth;
       values[kVectors - 1] =
           last >= kWidth ? LoadRow<kHalfValues>(tile_.v, end) : LoadRowN<kHalfValues>(tile_.v, end, last);
-      for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
         const F weight = V::Set1(scores_[r * kTileColumns + c]);
-        for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Fma(weight, values[v], acc[r][v]);
+        MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Fma(weight, values[v], acc[r][v]);
       }
     }
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) V::Store(acc_ + r * padded_value_dim_ + d + v * kWidth, acc[r][v]);
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) V::Store(acc_ + r * padded_value_dim_ + d + v * kWidth, acc[r][v]);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/simd/unroll.h"
 #include "kernels/weights.h"
 
 namespace milwright::kernels {
@@ -114,12 +115,10 @@ class RowDecoder {
   /// Calls fn(value, first, n) for the runs of columns that share an entry of the grid.
   template <typename Fn>
   void ForSegments(const Grid& grid, int64_t row, int64_t begin, int64_t count, Fn fn) {
-    int64_t done = 0;
-    while (done < count) {
-      const int64_t col = begin + done;
-      const int64_t n = Min(count - done, grid.col_block - col % grid.col_block);
-      fn(GridLoad<V>(grid, GridEntry(grid, row, col, view_.cols)), done, n);
-      done += n;
+    int64_t entry = GridEntry(grid, row, begin, view_.cols);
+    int64_t n = grid.col_block - begin % grid.col_block;  // columns of the first entry from `begin` on
+    for (int64_t done = 0; done < count; done += n, n = grid.col_block) {
+      fn(GridLoad<V>(grid, entry++), done, Min(n, count - done));
     }
   }
 
@@ -153,13 +152,11 @@ class RowDecoder {
 
   void LookUp(int64_t row, const uint8_t* codes, int64_t count, int64_t column, float* out) {
     const Grid& grid = view_.table;
-    int64_t done = 0;
-    while (done < count) {
-      const int64_t col = column + done;
-      const int64_t n = Min(count - done, grid.col_block - col % grid.col_block);
-      LoadTable(GridEntry(grid, row, col, view_.cols));
-      V::LookUp(table_, bits_, codes + done, n, out + done);
-      done += n;
+    int64_t entry = GridEntry(grid, row, column, view_.cols);
+    int64_t n = grid.col_block - column % grid.col_block;
+    for (int64_t done = 0; done < count; done += n, n = grid.col_block) {
+      LoadTable(entry++);
+      V::LookUp(table_, bits_, codes + done, Min(n, count - done), out + done);
     }
   }
 

@@ -37,12 +37,10 @@ struct FloatMatMul {
     for (int64_t group = begin; group < end; group += kWidth) {
       float* out = static_cast<float*>(packed) + group * cols;
       const int64_t rows = Min(kWidth, end - group);
-      for (int64_t r = 0; r < rows; ++r) {
-        const float* in = x + (group + r) * ldx;
-        for (int64_t k = 0; k < cols; ++k) out[k * kWidth + r] = in[k];
-      }
-      for (int64_t r = rows; r < kWidth; ++r) {
-        for (int64_t k = 0; k < cols; ++k) out[k * kWidth + r] = 0.0F;
+      const float* in = x + group * ldx;
+      for (int64_t k = 0; k < cols; ++k) {
+        for (int64_t r = 0; r < rows; ++r) out[k * kWidth + r] = in[r * ldx + k];
+        for (int64_t r = rows; r < kWidth; ++r) out[k * kWidth + r] = 0.0F;
       }
     }
   }
@@ -56,19 +54,19 @@ struct FloatMatMul {
   static void Tile(const float* panel, const float* x, int64_t group_stride, int64_t depth, float* sums,
                    int64_t stride) {
     typename V::F acc[kRows][kVectors];
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Load(sums + r * stride + v * kWidth);
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Load(sums + r * stride + v * kWidth);
     }
     for (int64_t k = 0; k < depth; ++k) {
       typename V::F lanes[kVectors];
-      for (int v = 0; v < kVectors; ++v) lanes[v] = V::Load(x + v * group_stride + k * kWidth);
-      for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) lanes[v] = V::Load(x + v * group_stride + k * kWidth);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
         const auto weight = V::Set1(panel[r * kDecodeChunk + k]);
-        for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Fma(weight, lanes[v], acc[r][v]);
+        MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = V::Fma(weight, lanes[v], acc[r][v]);
       }
     }
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) V::Store(sums + r * stride + v * kWidth, acc[r][v]);
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) V::Store(sums + r * stride + v * kWidth, acc[r][v]);
     }
   }
 

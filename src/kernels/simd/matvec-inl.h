@@ -57,12 +57,12 @@ struct FloatRows {
     constexpr int kWidth = V::kWidth;
     typename V::F even[kRows];
     typename V::F odd[kRows];
-    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
+    MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
     int64_t k = 0;
     for (; k + 2 * kWidth <= cols; k += 2 * kWidth) {
       const auto x0 = V::Load(x + k);
       const auto x1 = V::Load(x + k + kWidth);
-      for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
         const uint8_t* p = weights + r * stride + k * kBytes;
         Prefetch(p + kPrefetchBytes);
         even[r] = V::Fma(Load(p), x0, even[r]);
@@ -72,9 +72,10 @@ struct FloatRows {
     for (; k < cols; k += kWidth) {
       const int64_t n = Min(kWidth, cols - k);
       const auto x0 = V::LoadN(x + k, n);
-      for (int r = 0; r < kRows; ++r) even[r] = V::Fma(LoadN(weights + r * stride + k * kBytes, n), x0, even[r]);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] =
+          V::Fma(LoadN(weights + r * stride + k * kBytes, n), x0, even[r]);
     }
-    for (int r = 0; r < kRows; ++r) sums[r] = V::Sum(V::Add(even[r], odd[r]));
+    MW_UNROLL for (int r = 0; r < kRows; ++r) sums[r] = V::Sum(V::Add(even[r], odd[r]));
   }
 
   static void Rows(const WeightView& view, const void* scratch, const float* bias, int64_t begin, int64_t end,
@@ -84,7 +85,7 @@ struct FloatRows {
     ForRows<4>(begin, end, [&]<int kRows>(int64_t row) {
       float sums[kRows];
       Dot<kRows>(view.codes + row * stride, stride, x, view.cols, sums);
-      for (int r = 0; r < kRows; ++r) y[row + r] = sums[r] + (bias != nullptr ? bias[row + r] : 0.0F);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) y[row + r] = sums[r] + (bias != nullptr ? bias[row + r] : 0.0F);
     });
   }
 };
@@ -112,7 +113,7 @@ struct ByteRows {
     constexpr int kWidth = V::kWidth;
     typename V::F even[kRows];
     typename V::F odd[kRows];
-    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
+    MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
     const auto code = [&](typename V::F value, int r) {
       if constexpr (kOffset) return V::Sub(value, V::Set1(offsets[r]));
       return value;
@@ -121,7 +122,7 @@ struct ByteRows {
     for (; k + 2 * kWidth <= count; k += 2 * kWidth) {
       const auto x0 = V::Load(x + k);
       const auto x1 = V::Load(x + k + kWidth);
-      for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
         const uint8_t* p = weights + r * stride + k;
         Prefetch(p + kPrefetchBytes);
         even[r] = V::Fma(code(Load(p), r), x0, even[r]);
@@ -131,28 +132,39 @@ struct ByteRows {
     for (; k < count; k += kWidth) {
       const int64_t n = Min(kWidth, count - k);
       const auto x0 = V::LoadN(x + k, n);
-      for (int r = 0; r < kRows; ++r) even[r] = V::Fma(code(LoadN(weights + r * stride + k, n), r), x0, even[r]);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] =
+          V::Fma(code(LoadN(weights + r * stride + k, n), r), x0, even[r]);
     }
-    for (int r = 0; r < kRows; ++r) acc[r] = V::Fma(V::Add(even[r], odd[r]), V::Set1(scales[r]), acc[r]);
+    MW_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::Fma(V::Add(even[r], odd[r]), V::Set1(scales[r]), acc[r]);
   }
 
   template <bool kOffset>
   static void RowsOf(const WeightView& view, const float* x, const float* bias, int64_t begin, int64_t end, float* y) {
     const int64_t block = Min(view.scale.col_block, view.cols);
+    const bool offset_per_block = view.offset && view.offset.col_block < view.cols;
     ForRows<4>(begin, end, [&]<int kRows>(int64_t row) {
       typename V::F acc[kRows];
-      for (int r = 0; r < kRows; ++r) acc[r] = V::Zero();
+      int64_t scale_entry[kRows];
+      int64_t offset_entry[kRows];
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
+        acc[r] = V::Zero();
+        scale_entry[r] = GridEntry(view.scale, row + r, 0, view.cols);
+        if constexpr (kOffset) offset_entry[r] = GridEntry(view.offset, row + r, 0, view.cols);
+      }
       for (int64_t k = 0; k < view.cols; k += block) {
         float scales[kRows];
         float offsets[kRows] = {};
-        for (int r = 0; r < kRows; ++r) {
-          scales[r] = GridLoad<V>(view.scale, GridEntry(view.scale, row + r, k, view.cols));
-          if constexpr (kOffset) offsets[r] = GridLoad<V>(view.offset, GridEntry(view.offset, row + r, k, view.cols));
+        MW_UNROLL for (int r = 0; r < kRows; ++r) {
+          scales[r] = GridLoad<V>(view.scale, scale_entry[r]++);
+          if constexpr (kOffset) {
+            offsets[r] = GridLoad<V>(view.offset, offset_entry[r]);
+            if (offset_per_block) ++offset_entry[r];
+          }
         }
         Block<kRows, kOffset>(view.codes + row * view.cols + k, view.cols, x + k, Min(block, view.cols - k), scales,
                               offsets, acc);
       }
-      for (int r = 0; r < kRows; ++r) y[row + r] = V::Sum(acc[r]) + (bias != nullptr ? bias[row + r] : 0.0F);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) y[row + r] = V::Sum(acc[r]) + (bias != nullptr ? bias[row + r] : 0.0F);
     });
   }
 
