@@ -14,8 +14,9 @@
 namespace milwright::kernels {
 namespace {
 
-/// How far ahead of the loads weights are prefetched: measured as best or equal between 1 and 8 KB.
-constexpr int64_t kPrefetchBytes = 2048;
+/// How far ahead of the loads weights are prefetched. Of 512 B to 8 KB, the most was the fastest for every format (4-bit
+/// tables: 5.5, 11.1, 11.2, 12.8, 13.1 GB/s on one core that reads 15.4).
+constexpr int64_t kPrefetchBytes = 8192;
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }
 
