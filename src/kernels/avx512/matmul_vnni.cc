@@ -1,0 +1,190 @@
+// Matrix-matrix product with int8 activations. Lanes hold rows of X, as in simd/matmul-inl.h; a step is one block of 32
+// columns (eight vpdpbusd per lane and row of W), after which the 32-bit sums are scaled by the activation's and the
+// weights' scale of that block and added in fp32.
+#if defined(__x86_64__)
+
+#include "kernels/avx512/quantize.h"
+#include "kernels/avx512/vec.h"
+#include "kernels/avx512/vnni.h"
+#include "kernels/simd/matmul-inl.h"
+
+namespace milwright::kernels {
+namespace {
+
+constexpr int kWidth = 16;
+constexpr int64_t kBlock = kActivationBlock;
+constexpr int64_t kPanelBlocks = kDecodeChunk / kBlock;
+constexpr int kTileRows = 6;
+
+/// One block of 32 columns of 16 rows of X.
+struct ActivationBlock {
+  alignas(64) int8_t codes[kBlock / 4][kWidth][4];
+  alignas(64) float scale[kWidth];
+  alignas(64) int32_t sum[kWidth];  // of the codes of each row
+};
+
+/// One row of a decoded panel: unsigned codes, and per block the scale and what the codes are too large by.
+struct PanelRow {
+  alignas(64) uint8_t codes[kDecodeChunk];
+  float scale[kPanelBlocks];
+  float excess[kPanelBlocks];
+};
+
+bool BlockFits(const Grid& grid, int64_t cols) { return grid.col_block >= cols || grid.col_block % kBlock == 0; }
+
+bool Supports(const WeightView& view, Precision precision) {
+  return precision == Precision::kFast && CodeBits(view.codec) <= 8 && !IsLut(view.codec) && view.mask == nullptr &&
+         !view.round_to_half && (CodeBits(view.codec) == 8 || view.cols % 2 == 0) &&
+         (!view.scale || BlockFits(view.scale, view.cols)) && (!view.offset || BlockFits(view.offset, view.cols)) &&
+         MachineHasVnni();
+}
+
+int64_t Blocks(int64_t cols) { return (cols + kBlock - 1) / kBlock; }
+
+size_t PackedBytes(int64_t m, int64_t cols) {
+  return static_cast<size_t>(RoundUp(m, kWidth) / kWidth * Blocks(cols)) * sizeof(ActivationBlock);
+}
+
+void Pack(const float* x, int64_t ldx, int64_t, int64_t cols, int64_t begin, int64_t end, void* packed) {
+  for (int64_t group = begin; group < end; group += kWidth) {
+    auto* blocks = static_cast<ActivationBlock*>(packed) + group / kWidth * Blocks(cols);
+    for (int64_t r = 0; r < kWidth; ++r) {
+      for (int64_t k = 0; k < cols; k += kBlock) {
+        ActivationBlock& block = blocks[k / kBlock];
+        alignas(32) int8_t codes[kBlock] = {};
+        const bool real = group + r < end;
+        block.scale[r] = real ? QuantizeBlockAvx512(x + (group + r) * ldx + k, cols - k, codes) : 0.0F;
+        int32_t sum = 0;
+        for (const int8_t code : codes) sum += code;
+        block.sum[r] = sum;
+        for (int64_t i = 0; i < kBlock; i += 4) std::memcpy(block.codes[i / 4][r], codes + i, 4);
+      }
+    }
+  }
+}
+
+size_t ScratchBytes(int64_t m, int64_t) {
+  return static_cast<size_t>(kPanelRows) * (sizeof(PanelRow) + static_cast<size_t>(RoundUp(m, kWidth)) * 4);
+}
+
+/// Codes [column, column + depth) of a row made unsigned; behind them 0 up to a whole block.
+void DecodeCodes(const WeightView& view, int64_t row, int64_t column, int64_t depth, uint8_t* out) {
+  const int64_t element = row * view.cols + column;
+  if (CodeBits(view.codec) == 8) {
+    const __m512i flip = _mm512_set1_epi8(view.codec == Codec::kInt8 ? static_cast<char>(0x80) : '\0');
+    for (int64_t k = 0; k < depth; k += 64) {
+      const __mmask64 mask = _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(Min(64, depth - k)));
+      _mm512_store_si512(out + k, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, view.codes + element + k), flip));
+    }
+    return;
+  }
+  const __m512i flip = _mm512_set1_epi8(view.codec == Codec::kInt4 ? 0x08 : 0);
+  for (int64_t k = 0; k < depth; k += 64) {
+    const auto mask = static_cast<__mmask32>(_bzhi_u32(~0U, static_cast<unsigned>(Min(32, (depth - k) / 2))));
+    const __m512i bytes = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, view.codes + (element + k) / 2));
+    const __m512i codes = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi16(bytes, 4)), _mm512_set1_epi8(0x0F));
+    _mm512_store_si512(out + k, _mm512_xor_si512(codes, flip));
+  }
+}
+
+void DecodePanelRow(const WeightView& view, int64_t row, int64_t column, int64_t depth, PanelRow& out) {
+  DecodeCodes(view, row, column, depth, out.codes);
+  const float excess = view.codec == Codec::kInt8 ? 128.0F : view.codec == Codec::kInt4 ? 8.0F : 0.0F;
+  for (int64_t k = 0; k < depth; k += kBlock) {
+    const int64_t b = k / kBlock;
+    out.scale[b] = view.scale ? GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, column + k, view.cols)) : 1.0F;
+    out.excess[b] = excess;
+    if (view.offset) out.excess[b] += GridLoad<Avx512>(view.offset, GridEntry(view.offset, row, column + k, view.cols));
+  }
+}
+
+template <int kRows, int kVectors>
+void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride, int64_t blocks, float* sums,
+          int64_t stride) {
+  __m512 acc[kRows][kVectors];
+  MW_UNROLL for (int r = 0; r < kRows; ++r) {
+    MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_loadu_ps(sums + r * stride + v * kWidth);
+  }
+  for (int64_t b = 0; b < blocks; ++b) {
+    __m512i dots[kRows][kVectors];
+    MW_UNROLL for (int r = 0; r < kRows; ++r) {
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) dots[r][v] = _mm512_setzero_si512();
+    }
+    for (int64_t k = 0; k < kBlock / 4; ++k) {
+      __m512i lanes[kVectors];
+      MW_UNROLL for (int v = 0; v < kVectors; ++v) lanes[v] = _mm512_load_si512(x[v * group_stride + b].codes[k]);
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
+        int32_t four = 0;
+        std::memcpy(&four, panel[r].codes + b * kBlock + k * 4, 4);
+        const __m512i weights = _mm512_set1_epi32(four);
+        MW_UNROLL for (int v = 0; v < kVectors; ++v) dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], weights, lanes[v]);
+      }
+    }
+    MW_UNROLL for (int v = 0; v < kVectors; ++v) {
+      const ActivationBlock& block = x[v * group_stride + b];
+      const __m512 x_scale = _mm512_load_ps(block.scale);
+      const __m512 x_sum = _mm512_cvtepi32_ps(_mm512_load_si512(block.sum));
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
+        // Exact: products of whole numbers far below 2^24, unless an offset is fractional.
+        const __m512 dot = _mm512_fnmadd_ps(x_sum, _mm512_set1_ps(panel[r].excess[b]), _mm512_cvtepi32_ps(dots[r][v]));
+        acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(dot, x_scale), _mm512_set1_ps(panel[r].scale[b]), acc[r][v]);
+      }
+    }
+  }
+  MW_UNROLL for (int r = 0; r < kRows; ++r) {
+    MW_UNROLL for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + r * stride + v * kWidth, acc[r][v]);
+  }
+}
+
+template <int kVectors>
+void PanelTiles(const PanelRow* panel, int64_t rows, const ActivationBlock* x, int64_t group_stride, int64_t blocks,
+                float* sums, int64_t stride) {
+  int64_t r = 0;
+  for (; r + kTileRows <= rows; r += kTileRows) {
+    Tile<kTileRows, kVectors>(panel + r, x, group_stride, blocks, sums + r * stride, stride);
+  }
+  for (; r < rows; ++r) Tile<1, kVectors>(panel + r, x, group_stride, blocks, sums + r * stride, stride);
+}
+
+void Rows(const WeightView& view, const void* packed, int64_t m, const float* bias, int64_t begin, int64_t end,
+          void* scratch, float* y, int64_t ldy) {
+  const int64_t stride = RoundUp(m, kWidth);
+  const int64_t group_stride = Blocks(view.cols);
+  auto* panel = static_cast<PanelRow*>(scratch);
+  auto* sums = reinterpret_cast<float*>(panel + kPanelRows);
+  for (int64_t first = begin; first < end; first += kPanelRows) {
+    const int64_t rows = Min(kPanelRows, end - first);
+    for (int64_t i = 0; i < rows * stride; ++i) sums[i] = 0.0F;
+    for (int64_t k = 0; k < view.cols; k += kDecodeChunk) {
+      const int64_t depth = Min(kDecodeChunk, view.cols - k);
+      for (int64_t r = 0; r < rows; ++r) DecodePanelRow(view, first + r, k, depth, panel[r]);
+      const auto* x = static_cast<const ActivationBlock*>(packed) + k / kBlock;
+      int64_t group = 0;
+      for (; group + 2 * kWidth <= stride; group += 2 * kWidth) {
+        PanelTiles<2>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), sums + group,
+                      stride);
+      }
+      if (group < stride) {
+        PanelTiles<1>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), sums + group,
+                      stride);
+      }
+    }
+    StoreTransposed(sums, stride, rows, m, bias != nullptr ? bias + first : nullptr, y + first, ldy);
+  }
+}
+
+}  // namespace
+
+constinit const MatMulKernel kMatMulInt8Vnni = {"matmul_i8_int_avx512vnni",
+                                                Operands::kInt8Activation,
+                                                Supports,
+                                                PackedBytes,
+                                                Pack,
+                                                kWidth,
+                                                kTileRows,
+                                                ScratchBytes,
+                                                Rows};
+
+}  // namespace milwright::kernels
+
+#endif

@@ -1,0 +1,51 @@
+#include "kernels/matmul.h"
+
+#include <algorithm>
+
+namespace milwright::kernels {
+namespace {
+
+size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Rows of W that are worth a region of their own; less is run by fewer threads.
+constexpr int64_t kRowGrain = 16;
+
+}  // namespace
+
+size_t MatVecScratchBytes(const MatVecKernel& kernel, const WeightView& view) {
+  return RoundUp(kernel.scratch_bytes(view.cols));
+}
+
+void MatVec(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view, const float* x, const float* bias,
+            std::span<uint8_t> scratch, float* y) {
+  kernel.prepare(x, view.cols, scratch.data());
+  MatVecPrepared(kernel, pool, view, scratch.data(), bias, y);
+}
+
+void MatVecPrepared(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view, const void* scratch,
+                    const float* bias, float* y) {
+  pool.ParallelFor(
+      view.rows, [&](int64_t begin, int64_t end) { kernel.rows(view, scratch, bias, begin, end, y); }, kRowGrain);
+}
+
+size_t MatMulScratchBytes(const MatMulKernel& kernel, const WeightView& view, int64_t m, int threads) {
+  return RoundUp(kernel.packed_bytes(m, view.cols)) +
+         static_cast<size_t>(threads) * RoundUp(kernel.scratch_bytes(m, view.cols));
+}
+
+void MatMul(const MatMulKernel& kernel, ThreadPool& pool, const WeightView& view, const float* x, int64_t ldx,
+            int64_t m, const float* bias, std::span<uint8_t> scratch, float* y, int64_t ldy) {
+  uint8_t* packed = scratch.data();
+  uint8_t* thread_scratch = packed + RoundUp(kernel.packed_bytes(m, view.cols));
+  const size_t thread_bytes = RoundUp(kernel.scratch_bytes(m, view.cols));
+  pool.ParallelFor(
+      m, [&](int64_t begin, int64_t end) { kernel.pack(x, ldx, m, view.cols, begin, end, packed); }, kernel.pack_rows);
+  pool.Run([&](int thread) {
+    const TaskRange part = PartOf(view.rows, thread, pool.threads(), kernel.row_tile);
+    if (part.begin == part.end) return;
+    kernel.rows(view, packed, m, bias, part.begin, part.end,
+                thread_scratch + static_cast<size_t>(thread) * thread_bytes, y, ldy);
+  });
+}
+
+}  // namespace milwright::kernels

@@ -1,0 +1,89 @@
+#include "kernels/thread_pool.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace milwright::kernels {
+namespace {
+
+/// How long a waiter spins before it sleeps.
+constexpr std::chrono::microseconds kSpin(40);
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Waits until `done()` holds or the spinning time is over; says whether it holds.
+template <typename Done>
+bool SpinUntil(Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return done();
+}
+
+}  // namespace
+
+TaskRange PartOf(int64_t tasks, int thread, int threads, int64_t grain) {
+  const int64_t grains = (tasks + grain - 1) / grain;
+  const int64_t each = grains / threads;
+  const int64_t more = grains % threads;  // the first `more` parts get one grain extra
+  const int64_t begin = each * thread + std::min<int64_t>(thread, more);
+  const int64_t end = begin + each + (thread < more ? 1 : 0);
+  return {std::min(begin * grain, tasks), std::min(end * grain, tasks)};
+}
+
+ThreadPool::ThreadPool(int threads) : threads_(std::max(threads, 1)) {
+  workers_.reserve(static_cast<size_t>(threads_ - 1));
+  for (int thread = 1; thread < threads_; ++thread) {
+    workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::RunRegion(Region region) {
+  if (threads_ == 1 || busy_.test_and_set(std::memory_order_acquire)) {
+    for (int thread = 0; thread < threads_; ++thread) region.call(region.context, thread);
+    return;
+  }
+  region_ = region;
+  pending_.store(threads_ - 1, std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();  // a system call only when a worker sleeps
+  region.call(region.context, 0);
+  const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
+  while (!finished() && !SpinUntil(finished)) {
+    const int32_t pending = pending_.load(std::memory_order_acquire);
+    if (pending != 0) pending_.wait(pending, std::memory_order_acquire);
+  }
+  busy_.clear(std::memory_order_release);
+}
+
+void ThreadPool::WorkerLoop(int thread) {
+  uint32_t seen = 0;
+  while (true) {
+    const auto changed = [this, seen] { return epoch_.load(std::memory_order_acquire) != seen; };
+    if (!changed() && !SpinUntil(changed)) epoch_.wait(seen, std::memory_order_acquire);
+    // A new epoch starts only after every worker has finished the last one, so none is missed.
+    seen = epoch_.load(std::memory_order_acquire);
+    if (stopping_) return;
+    region_.call(region_.context, thread);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+  }
+}
+
+}  // namespace milwright::kernels

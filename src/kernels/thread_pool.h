@@ -1,0 +1,83 @@
+// A fixed pool of threads for short fork-join regions.
+//
+// A decode step runs about 200 regions of 20 to 500 microseconds each, so the cost of a region is what counts: workers
+// spin for a moment after a region (the next one usually comes within microseconds) and then sleep on a futex, because
+// pure spinning collapses when other processes share the cores (performance-anchors.md).
+#ifndef MILWRIGHT_KERNELS_THREAD_POOL_H_
+#define MILWRIGHT_KERNELS_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace milwright::kernels {
+
+/// A contiguous part [begin, end) of the tasks of a region.
+struct TaskRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// The part of `tasks` that thread `thread` of `threads` gets: contiguous, sizes differ by at most one, the same every
+/// time. Parts but the last begin at multiples of `grain`.
+TaskRange PartOf(int64_t tasks, int thread, int threads, int64_t grain = 1);
+
+class ThreadPool {
+ public:
+  /// `threads` counts the caller: 1 (or less) makes a pool that runs everything inline and starts no thread.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  [[nodiscard]] int threads() const { return threads_; }
+
+  /// Calls `fn(int thread)` once for each thread number and returns when all calls have returned. Everything written by
+  /// the caller before is visible in the calls, and everything written in the calls is visible after. `fn` must not
+  /// throw.
+  ///
+  /// When the pool is busy with a region of another caller (or of this very thread: nested use), the calls are made one
+  /// after another on the calling thread. Since work is split by thread number alone, results do not depend on that.
+  template <typename Fn>
+  void Run(Fn&& fn) {
+    using Callable = std::remove_reference_t<Fn>;
+    RunRegion({[](void* context, int thread) { (*static_cast<Callable*>(context))(thread); },
+               const_cast<void*>(static_cast<const void*>(&fn))});
+  }
+
+  /// Splits `tasks` statically (see PartOf) and calls `fn(int64_t begin, int64_t end)` once per non-empty part.
+  template <typename Fn>
+  void ParallelFor(int64_t tasks, Fn&& fn, int64_t grain = 1) {
+    if (threads_ == 1 || tasks <= grain) {
+      if (tasks > 0) fn(int64_t{0}, tasks);
+      return;
+    }
+    Run([&](int thread) {
+      const TaskRange part = PartOf(tasks, thread, threads_, grain);
+      if (part.begin < part.end) fn(part.begin, part.end);
+    });
+  }
+
+ private:
+  struct Region {
+    void (*call)(void* context, int thread) = nullptr;
+    void* context = nullptr;
+  };
+
+  void RunRegion(Region region);
+  void WorkerLoop(int thread);
+
+  const int threads_;
+  Region region_;
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
+  alignas(64) std::atomic<uint32_t> epoch_{0};   // one more per region; workers wait for it to change
+  alignas(64) std::atomic<int32_t> pending_{0};  // workers that have not finished the region
+  bool stopping_ = false;                        // published by epoch_
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace milwright::kernels
+
+#endif  // MILWRIGHT_KERNELS_THREAD_POOL_H_

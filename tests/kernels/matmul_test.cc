@@ -1,0 +1,128 @@
+// Every matrix-matrix kernel of every instruction set of this machine against the scalar one. The bound is that of
+// matvec_test.cc; kernels that round both operands to bfloat16 are compared with exact products of the rounded
+// operands.
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/stored_weights.h"
+
+namespace milwright::kernels::testing {
+namespace {
+
+constexpr double kUnit = 1.0 / (1 << 24);
+
+struct Size {
+  int64_t m;
+  int64_t rows;
+  int64_t cols;
+};
+
+constexpr Size kSizes[] = {{1, 1, 1},     {2, 5, 7},     {16, 12, 64}, {17, 50, 100},
+                           {33, 13, 384}, {48, 61, 288}, {5, 100, 514}};
+
+const Kernels& Scalar() { return *AvailableKernels().back(); }
+
+std::vector<float> RunMatMul(const MatMulKernel& kernel, int threads, const WeightView& view, const float* x, int64_t m,
+                             const float* bias) {
+  ThreadPool pool(threads);
+  auto scratch = AlignedBuffer::Allocate(MatMulScratchBytes(kernel, view, m, threads));
+  std::vector<float> y(static_cast<size_t>(m * view.rows), 1e30F);
+  MatMul(kernel, pool, view, x, view.cols, m, bias, scratch->As<uint8_t>(), y.data(), view.rows);
+  return y;
+}
+
+/// The scalar kernel that rounds its operands as `kernel` does.
+const MatMulKernel& Judge(const MatMulKernel& kernel) {
+  for (const MatMulKernel& judge : Scalar().matmul) {
+    if (judge.operands == kernel.operands) return judge;
+  }
+  return Scalar().matmul.back();
+}
+
+void Compare(const MatMulKernel& kernel, const Format& format, Size size, uint64_t seed) {
+  Random random(seed);
+  const StoredWeights weights(format, size.rows, size.cols, random);
+  const std::vector<float> x = RandomFloats(random, size.m * size.cols);
+  const std::vector<float> bias = RandomFloats(random, size.rows);
+  const std::vector<float> y = RunMatMul(kernel, 1, weights.view, x.data(), size.m, bias.data());
+  const std::vector<float> expected = RunMatMul(Judge(kernel), 1, weights.view, x.data(), size.m, bias.data());
+  const std::vector<double> magnitudes = Magnitudes(weights.view);
+  for (int64_t i = 0; i < size.m; ++i) {
+    for (int64_t row = 0; row < size.rows; ++row) {
+      const auto at = static_cast<size_t>(i * size.rows + row);
+      double norm = std::fabs(bias[static_cast<size_t>(row)]);
+      for (int64_t k = 0; k < size.cols; ++k) {
+        norm += magnitudes[static_cast<size_t>(row * size.cols + k)] *
+                std::fabs(static_cast<double>(x[static_cast<size_t>(i * size.cols + k)]));
+      }
+      const double bound = 2 * static_cast<double>(size.cols + 6) * kUnit * norm + 1e-30;
+      ASSERT_NEAR(y[at], expected[at], bound)
+          << kernel.name << ", format " << format.name << ", output (" << i << ", " << row << ") of " << size.m << " x "
+          << size.rows << " x " << size.cols << ", seed " << seed;
+    }
+  }
+}
+
+TEST(MatMulTest, EveryKernelAgreesWithScalar) {
+  const uint64_t seed = TestSeed();
+  for (const Kernels* kernels : AvailableKernels()) {
+    for (const MatMulKernel& kernel : kernels->matmul) {
+      int formats = 0;
+      for (const Format& format : AllFormats()) {
+        bool used = false;
+        for (const Size size : kSizes) {
+          Random random(seed);
+          const StoredWeights weights(format, size.rows, size.cols, random);
+          if (!kernel.supports(weights.view, Precision::kExact) && !kernel.supports(weights.view, Precision::kFast)) {
+            continue;
+          }
+          used = true;
+          ASSERT_NO_FATAL_FAILURE(Compare(kernel, format, size, seed));
+        }
+        formats += used ? 1 : 0;
+      }
+      EXPECT_GT(formats, 0) << kernel.name << " supports no format of the test";
+    }
+  }
+}
+
+TEST(MatMulTest, ResultsDoNotDependOnThreadsNorOnTheNumberOfRows) {
+  Random random(TestSeed());
+  for (const Kernels* kernels : AvailableKernels()) {
+    for (const char* name : {"fp16", "int8_block32", "int4_block32", "lut4_grouped"}) {
+      const StoredWeights weights(FormatNamed(name), 100, 320, random);
+      const std::vector<float> x = RandomFloats(random, 37 * 320);
+      for (const Precision precision : {Precision::kExact, Precision::kFast}) {
+        const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, precision);
+        const std::vector<float> all = RunMatMul(kernel, 1, weights.view, x.data(), 37, nullptr);
+        EXPECT_EQ(RunMatMul(kernel, 3, weights.view, x.data(), 37, nullptr), all) << kernel.name << " " << name;
+        const std::vector<float> some = RunMatMul(kernel, 1, weights.view, x.data(), 5, nullptr);
+        EXPECT_EQ(some, std::vector<float>(all.begin(), all.begin() + 500)) << kernel.name << " " << name;
+      }
+    }
+  }
+}
+
+TEST(MatMulTest, RowsMayBeFartherApartThanTheyAreLong) {
+  Random random(TestSeed());
+  const StoredWeights weights(FormatNamed("fp16"), 20, 40, random);
+  const std::vector<float> x = RandomFloats(random, 3 * 50);
+  for (const Kernels* kernels : AvailableKernels()) {
+    const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kExact);
+    ThreadPool pool(2);
+    auto scratch = AlignedBuffer::Allocate(MatMulScratchBytes(kernel, weights.view, 3, 2));
+    std::vector<float> y(3 * 30, -7.0F);
+    MatMul(kernel, pool, weights.view, x.data(), 50, 3, nullptr, scratch->As<uint8_t>(), y.data(), 30);
+    for (int i = 0; i < 3; ++i) {
+      const auto one = RunMatMul(kernel, 1, weights.view, x.data() + i * 50, 1, nullptr);
+      EXPECT_EQ(std::vector<float>(y.begin() + i * 30, y.begin() + i * 30 + 20), one) << kernels->name;
+      for (int n = 20; n < 30; ++n) EXPECT_EQ(y[static_cast<size_t>(i * 30 + n)], -7.0F);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace milwright::kernels::testing

@@ -1,0 +1,123 @@
+#include "kernels/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+namespace milwright::kernels {
+namespace {
+
+TEST(PartOfTest, CoversAllTasksOnceInOrder) {
+  for (const int64_t tasks : {0, 1, 2, 7, 16, 100}) {
+    for (const int threads : {1, 2, 3, 8}) {
+      for (const int64_t grain : {1, 4, 16}) {
+        int64_t next = 0;
+        for (int thread = 0; thread < threads; ++thread) {
+          const TaskRange part = PartOf(tasks, thread, threads, grain);
+          EXPECT_EQ(part.begin, next);
+          EXPECT_LE(part.begin, part.end);
+          EXPECT_TRUE(part.end == tasks || part.end % grain == 0);
+          next = part.end;
+        }
+        EXPECT_EQ(next, tasks);
+      }
+    }
+  }
+}
+
+TEST(PartOfTest, SizesDifferByAtMostOne) {
+  EXPECT_EQ(PartOf(7, 0, 3).end, 3);
+  EXPECT_EQ(PartOf(7, 1, 3).end, 5);
+  EXPECT_EQ(PartOf(7, 2, 3).end, 7);
+}
+
+TEST(ThreadPoolTest, EveryThreadRunsOncePerRegion) {
+  for (const int threads : {-1, 1, 2, 4}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), std::max(threads, 1));
+    std::vector<int> runs(static_cast<size_t>(pool.threads()));
+    for (int region = 0; region < 2000; ++region) {
+      pool.Run([&](int thread) { ++runs[static_cast<size_t>(thread)]; });
+    }
+    EXPECT_EQ(runs, std::vector<int>(runs.size(), 2000));
+  }
+}
+
+TEST(ThreadPoolTest, WritesOfOneRegionAreSeenInTheNext) {
+  ThreadPool pool(3);
+  std::vector<int64_t> values(1000, 1);
+  for (int round = 0; round < 200; ++round) {
+    // Each part reads what another thread wrote in the region before.
+    std::vector<int64_t> next(values.size());
+    pool.ParallelFor(1000, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) next[static_cast<size_t>(i)] = values[static_cast<size_t>(999 - i)] + 1;
+    });
+    values = next;
+  }
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), 201 * 1000);
+}
+
+TEST(ThreadPoolTest, WorkersWakeAfterTheySlept) {
+  ThreadPool pool(2);
+  for (int i = 0; i < 5; ++i) {
+    int runs[2] = {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far beyond the spinning time
+    pool.Run([&](int thread) { ++runs[thread]; });
+    EXPECT_EQ(runs[0] + runs[1], 2);
+  }
+}
+
+TEST(ThreadPoolTest, TheCallerSleepsUntilASlowWorkerIsDone) {
+  ThreadPool pool(2);
+  bool done = false;
+  pool.Run([&](int thread) {
+    if (thread != 1) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    done = true;
+  });
+  EXPECT_TRUE(done);
+}
+
+TEST(ThreadPoolTest, NestedRegionsRunInline) {
+  ThreadPool pool(3);
+  std::atomic<int> inner{0};
+  pool.Run([&](int) { pool.Run([&](int) { ++inner; }); });
+  EXPECT_EQ(inner.load(), 9);
+}
+
+TEST(ThreadPoolTest, CallersOnSeveralThreadsShareAPool) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&] {
+      for (int region = 0; region < 300; ++region) {
+        pool.ParallelFor(10, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum.load(), 3 * 300 * 10);
+}
+
+TEST(ThreadPoolTest, FewTasksRunOnTheCallingThread) {
+  ThreadPool pool(4);
+  const std::thread::id caller = std::this_thread::get_id();
+  int calls = 0;
+  pool.ParallelFor(
+      16,
+      [&](int64_t begin, int64_t end) {
+        ++calls;
+        EXPECT_EQ(begin, 0);
+        EXPECT_EQ(end, 16);
+        EXPECT_EQ(std::this_thread::get_id(), caller);
+      },
+      16);
+  pool.ParallelFor(0, [&](int64_t, int64_t) { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace milwright::kernels
