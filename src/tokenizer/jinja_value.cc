@@ -1,3 +1,8 @@
+// GCC 12 sees uninitialised variants where there are none once it inlines their moves.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 #include "tokenizer/jinja_value.h"
 
 #include <fmt/format.h>
