@@ -32,6 +32,7 @@ class CommandLine {
     AddRun();
     AddCheck();
     AddExplain();
+    AddBuild();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -123,6 +124,46 @@ class CommandLine {
     verb->add_option("RULE", explain_.rule, "Rule id or slug")->required();
   }
 
+  void AddBuild() {
+    CLI::App* verb =
+        Add("build", "Build packages from a Hugging Face checkpoint",
+            "milwright build Qwen3-0.6B -o qwen3 --state-layout unified --functions decode,prefill:16", build_, Build);
+    verb->add_option("CHECKPOINT", build_.checkpoint, "Folder with config.json, *.safetensors and tokenizer.json")
+        ->required();
+    verb->add_option("-o,--output", build_.output, "Folder to write packages and milwright.json to")->required();
+    verb->add_option(
+            "--contract", build_.contract,
+            "Names and shapes that the host expects: simple, coreml-llm, hf, anemll, or a file (docs/contracts.md)")
+        ->capture_default_str();
+    verb->add_option(
+        "--state-layout", build_.layout,
+        "kv-pair, unified[:interleaved|:split], per-layer, by-role[:...], explicit-io[:whole|:new][:LAYOUT]; default: "
+        "the contract's");
+    verb->add_option("--update", build_.update,
+                     "How caches are written: slice, mask, ring, shift; default: the contract's");
+    verb->add_option("--hybrid-caches", build_.hybrid_caches, "Conv and recurrent caches: explicit or state");
+    verb->add_option("--style", build_.style, "ane (1x1 convolutions, rank 4) or plain (linear, fused attention)")
+        ->capture_default_str();
+    verb->add_option("--functions", build_.functions, "Functions with their query lengths: decode[:1],prefill:T")
+        ->capture_default_str();
+    verb->add_flag("--separate-functions", build_.separate_functions,
+                   "A package for each function instead of one for all");
+    verb->add_option("--context-length", build_.context_length, "Capacity of the caches in tokens")
+        ->capture_default_str();
+    verb->add_option("--chunks", build_.chunks, "Split the layers into N packages, or by weight bytes: 4, 900MB")
+        ->capture_default_str();
+    verb->add_option("--embedding", build_.embedding, "in-graph or sidecar-fp16; default: the contract's");
+    verb->add_option("--head", build_.head, "logits, argmax or topk:K; default: the contract's");
+    verb->add_option("--head-splits", build_.head_splits, "Slices of the vocabulary (contract anemll)")
+        ->capture_default_str();
+    verb->add_option("--compute", build_.compute, "fp16 or fp32")->capture_default_str();
+    verb->add_option("--cache-dtype", build_.cache_dtype,
+                     "Data type of explicit caches: fp16 or fp32; default: that of --compute");
+    verb->add_option("--min-target", build_.min_target, "iOS18 or iOS26")->capture_default_str();
+    verb->add_flag("--no-hash", build_.no_hash, "Leave the checkpoint's hash out of the manifest");
+    AddJson(verb, build_.json);
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -162,6 +203,7 @@ class CommandLine {
   RunArguments run_;
   CheckArguments check_;
   ExplainArguments explain_;
+  BuildArguments build_;
 };
 
 }  // namespace

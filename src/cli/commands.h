@@ -3,6 +3,7 @@
 #ifndef MILWRIGHT_CLI_COMMANDS_H_
 #define MILWRIGHT_CLI_COMMANDS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,29 @@ struct ExplainArguments {
   std::string rule;
 };
 int Explain(const ExplainArguments& arguments);
+
+struct BuildArguments {
+  std::string checkpoint;
+  std::string output;
+  std::string contract = "simple";
+  std::string layout;
+  std::string update;
+  std::string hybrid_caches;
+  std::string style = "plain";
+  std::string functions = "decode:1";
+  bool separate_functions = false;
+  int64_t context_length = 512;
+  std::string chunks = "1";
+  std::string embedding;
+  std::string head;
+  int64_t head_splits = 1;
+  std::string compute = "fp16";
+  std::string cache_dtype;
+  std::string min_target = "iOS18";
+  bool no_hash = false;
+  bool json = false;
+};
+int Build(const BuildArguments& arguments);
 
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
