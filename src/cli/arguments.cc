@@ -33,6 +33,7 @@ class CommandLine {
     AddCheck();
     AddExplain();
     AddBuild();
+    AddVerify();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -164,6 +165,33 @@ class CommandLine {
     AddJson(verb, build_.json);
   }
 
+  void AddVerify() {
+    CLI::App* verb = Add("verify", "Compare the logits of a built folder with golden ones, or measure perplexity",
+                         "milwright verify qwen3 --golden golden.safetensors --atol 0.05", verify_, Verify);
+    verb->add_option("DIR", verify_.path, "A folder that `milwright build` wrote")->required();
+    verb->add_option("--golden", verify_.golden,
+                     "Golden file (.safetensors or .npz): input_ids, gen_ids, full_logits or logits");
+    verb->add_option("--against", verify_.against, "Another built folder to compare with");
+    verb->add_option("--tokens", verify_.tokens,
+                     "JSON array of token ids (or of such arrays): for --against, or for perplexity");
+    verb->add_option("--text", verify_.text, "Text file for perplexity");
+    verb->add_option("--windows", verify_.windows, "Only the first N sequences of the perplexity")
+        ->check(CLI::PositiveNumber);
+    verb->add_flag("--step-by-step", verify_.step_by_step,
+                   "One token a call, also where a prefill function could take more");
+    verb->add_flag("--per-step", verify_.per_step, "Print a line for every position");
+    verb->add_option("--top-k", verify_.top_k, "k of the top-k agreement")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--atol", verify_.atol,
+                     "Gate: largest absolute error; top-1 may differ only where the margin is below twice this");
+    verb->add_option("--max-kl", verify_.max_kl, "Gate: mean KL divergence in nats");
+    verb->add_option("--min-cosine", verify_.min_cosine, "Gate: smallest cosine");
+    verb->add_option("--min-top-1", verify_.min_top_1, "Gate: share of positions with the same top token");
+    verb->add_option("--max-perplexity", verify_.max_perplexity, "Gate: perplexity");
+    AddJson(verb, verify_.json);
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -204,6 +232,7 @@ class CommandLine {
   CheckArguments check_;
   ExplainArguments explain_;
   BuildArguments build_;
+  VerifyArguments verify_;
 };
 
 }  // namespace

@@ -85,6 +85,25 @@ struct BuildArguments {
 };
 int Build(const BuildArguments& arguments);
 
+struct VerifyArguments {
+  std::string path;
+  std::string golden;
+  std::string against;
+  std::string tokens;
+  std::string text;
+  int windows = 0;  ///< 0: all
+  bool step_by_step = false;
+  bool per_step = false;
+  int64_t top_k = 5;
+  double atol = -1;  ///< gates; negative: not asked for
+  double max_kl = -1;
+  double min_cosine = -1;
+  double min_top_1 = -1;
+  double max_perplexity = -1;
+  bool json = false;
+};
+int Verify(const VerifyArguments& arguments);
+
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
 
