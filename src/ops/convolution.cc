@@ -151,7 +151,7 @@ void Convolve(const Operands& o, const SpatialGeometry& geometry, std::vector<fl
   for (size_t start = 0; start < o.out_plane; start += kTile) {
     const size_t positions = std::min(kTile, o.out_plane - start);
     for (size_t p = 0; p < positions; ++p) {
-      std::ranges::copy(window.At(static_cast<int64_t>(start + p)),
+      std::ranges::copy(window.All(static_cast<int64_t>(start + p)),
                         sources.begin() + static_cast<ptrdiff_t>(p * o.taps));
     }
     for (size_t image = 0; image < o.batches * o.groups; ++image) {  // one group of one batch element
@@ -162,7 +162,7 @@ void Convolve(const Operands& o, const SpatialGeometry& geometry, std::vector<fl
           float* patch = patches.data() + p * patch_size + channel * o.taps;
           for (size_t t = 0; t < o.taps; ++t) {
             const int64_t source = sources[p * o.taps + t];
-            patch[t] = source < 0 ? 0.0F : x[source];
+            patch[t] = source == WindowTaps::kOutside ? 0.0F : x[source];
           }
         }
       }
@@ -203,11 +203,11 @@ void ConvolveTransposed(const Operands& o, const SpatialGeometry& geometry, std:
         }
       }
       for (size_t p = 0; p < positions; ++p) {
-        const auto targets = window.At(static_cast<int64_t>(start + p));
+        const auto targets = window.All(static_cast<int64_t>(start + p));
         for (size_t channel = 0; channel < o.out_channels; ++channel) {
           float* out = result.data() + (image * o.out_channels + channel) * o.out_plane;
           for (size_t t = 0; t < o.taps; ++t) {
-            if (targets[t] >= 0) out[targets[t]] += columns[p * row_size + channel * o.taps + t];
+            if (targets[t] != WindowTaps::kOutside) out[targets[t]] += columns[p * row_size + channel * o.taps + t];
           }
         }
       }

@@ -28,7 +28,8 @@ Result<std::vector<Type>> InferPool(const OpContext& ctx) {
   return std::vector<Type>{Type::Tensor(ctx.DTypeOf("x"), std::move(shape))};
 }
 
-// Calls window(x_plane, taps) for every output element; what it returns is the element.
+// Every output element is reduce(plane, taps, count): a channel plane of x, the indices of the window in it, and the
+// taps of the window on x or its padding.
 template <typename Reduce>
 Result<std::vector<Literal>> Pool(const OpContext& ctx, const TensorType& type, Reduce reduce) {
   MW_ASSIGN_OR_RETURN(const SpatialGeometry geometry, PoolWindow(ctx));
@@ -38,10 +39,11 @@ Result<std::vector<Literal>> Pool(const OpContext& ctx, const TensorType& type, 
   const std::vector<float> x = ctx.TensorOf("x")->ToFloats();
   const int64_t planes = type.shape[0] * type.shape[1];
   WindowTaps window(geometry);
-  for (int64_t position = 0; position < out_plane; ++position) {
-    const std::span<const int64_t> taps = window.At(position);
+  for (int64_t position = 0; position < out_plane && planes > 0; ++position) {
+    const double count = window.PaddedCount(position);
+    const std::span<const int64_t> taps = window.Inside(position);
     for (int64_t plane = 0; plane < planes; ++plane) {
-      result[static_cast<size_t>(plane * out_plane + position)] = reduce(x.data() + plane * in_plane, taps);
+      result[static_cast<size_t>(plane * out_plane + position)] = reduce(x.data() + plane * in_plane, taps, count);
     }
   }
   return One(Tensor::FromFloats(type, result));
@@ -49,35 +51,29 @@ Result<std::vector<Literal>> Pool(const OpContext& ctx, const TensorType& type, 
 
 // Padding counts as a zero unless it is excluded; what lies behind the padding (ceil_mode) never counts.
 Result<std::vector<Literal>> EvaluateAvgPool(const OpContext& ctx, const std::vector<Type>& types) {
-  const int64_t first_counted = ctx.Bool("exclude_padding_from_average") ? 0 : WindowTaps::kPadding;
-  return Pool(ctx, types.front().tensor, [first_counted](const float* x, std::span<const int64_t> taps) {
+  const bool exclude = ctx.Bool("exclude_padding_from_average");
+  return Pool(ctx, types.front().tensor, [exclude](const float* x, std::span<const int64_t> taps, double count) {
     float sum = 0;
-    int64_t count = 0;
-    for (const int64_t tap : taps) {
-      if (tap >= 0) sum += x[tap];
-      if (tap >= first_counted) ++count;
-    }
-    return sum / static_cast<float>(count);
+    for (const int64_t tap : taps) sum += x[tap];
+    return sum / static_cast<float>(exclude ? static_cast<double>(taps.size()) : count);
   });
 }
 
 // Padding is never the maximum; a NaN in the window is.
 Result<std::vector<Literal>> EvaluateMaxPool(const OpContext& ctx, const std::vector<Type>& types) {
-  return Pool(ctx, types.front().tensor, [](const float* x, std::span<const int64_t> taps) {
+  return Pool(ctx, types.front().tensor, [](const float* x, std::span<const int64_t> taps, double) {
     float maximum = -std::numeric_limits<float>::infinity();
     for (const int64_t tap : taps) {
-      if (tap >= 0 && (x[tap] > maximum || std::isnan(x[tap]))) maximum = x[tap];
+      if (x[tap] > maximum || std::isnan(x[tap])) maximum = x[tap];
     }
     return maximum;
   });
 }
 
 Result<std::vector<Literal>> EvaluateL2Pool(const OpContext& ctx, const std::vector<Type>& types) {
-  return Pool(ctx, types.front().tensor, [](const float* x, std::span<const int64_t> taps) {
+  return Pool(ctx, types.front().tensor, [](const float* x, std::span<const int64_t> taps, double) {
     float sum = 0;
-    for (const int64_t tap : taps) {
-      if (tap >= 0) sum += x[tap] * x[tap];
-    }
+    for (const int64_t tap : taps) sum += x[tap] * x[tap];
     return std::sqrt(sum);
   });
 }

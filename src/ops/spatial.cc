@@ -12,8 +12,6 @@ namespace {
 
 // Sizes and parameters up to here keep every sum and product of two below in int64.
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
-// A window is held tap by tap; beyond this the program is not meant to run.
-constexpr int64_t kMaxTaps = int64_t{1} << 24;
 
 struct PadType {
   bool custom = false;
@@ -62,11 +60,10 @@ Result<SpatialGeometry> ReadWindow(const OpContext& ctx, const Shape& kernel) {
                                  ShapeToString(kernel), ShapeToString(x), dimensions));
   }
   geometry.kernel = kernel;
-  int64_t taps = 1;
   for (size_t d = 0; d < dimensions; ++d) {
-    if (kernel[d] == kUnknownDim) continue;
-    if (kernel[d] < 1 || kernel[d] > kMaxTaps || (taps *= kernel[d]) > kMaxTaps) {
-      return ctx.Error(fmt::format("the window {} must have 1 to {} taps", ShapeToString(kernel), kMaxTaps));
+    if (kernel[d] != kUnknownDim && (kernel[d] < 1 || kernel[d] > kMaxExtent)) {
+      return ctx.Error(
+          fmt::format("the window [{}] must have sizes from 1 to {}", fmt::join(kernel, ", "), kMaxExtent));
     }
     if (geometry.input[d] > kMaxExtent) {
       return ctx.Error(fmt::format("x of shape {} is too large in spatial dimension {}", ShapeToString(x), d));
@@ -173,31 +170,55 @@ SpatialGeometry Adjoint(SpatialGeometry geometry) {
   return geometry;
 }
 
-std::span<const int64_t> WindowTaps::At(int64_t position) {
-  const size_t dimensions = geometry_.input.size();
-  coordinate_.resize(dimensions);
-  for (size_t d = dimensions; d-- > 0; position /= geometry_.output[d]) {
-    coordinate_[d] = position % geometry_.output[d];
+void WindowTaps::Locate(int64_t position) {
+  starts_.resize(geometry_.input.size());
+  for (size_t d = starts_.size(); d-- > 0; position /= geometry_.output[d]) {
+    starts_[d] = position % geometry_.output[d] * geometry_.strides[d] - geometry_.before[d];
   }
+}
+
+std::span<const int64_t> WindowTaps::All(int64_t position) {
+  Locate(position);
   taps_.assign(1, 0);
-  for (size_t d = 0; d < dimensions; ++d) {
+  for (size_t d = 0; d < starts_.size(); ++d) {
     const int64_t size = geometry_.input[d];
-    const int64_t start = coordinate_[d] * geometry_.strides[d] - geometry_.before[d];
     widened_.clear();
     for (const int64_t tap : taps_) {
       for (int64_t k = 0; k < geometry_.kernel[d]; ++k) {
-        const int64_t i = start + k * geometry_.dilations[d];
-        const int64_t outside = i < size + geometry_.after[d] ? kPadding : kBeyond;
-        if (i >= 0 && i < size) {
-          widened_.push_back(tap < 0 ? tap : tap * size + i);
-        } else {
-          widened_.push_back(std::min(tap, outside));
-        }
+        const int64_t i = starts_[d] + k * geometry_.dilations[d];
+        widened_.push_back(tap >= 0 && i >= 0 && i < size ? tap * size + i : kOutside);
       }
     }
     taps_.swap(widened_);
   }
   return taps_;
+}
+
+std::span<const int64_t> WindowTaps::Inside(int64_t position) {
+  Locate(position);
+  taps_.assign(1, 0);
+  for (size_t d = 0; d < starts_.size(); ++d) {
+    const int64_t step = geometry_.dilations[d];
+    const int64_t first = starts_[d] >= 0 ? starts_[d] : starts_[d] + (-starts_[d] + step - 1) / step * step;
+    const int64_t end = std::min(geometry_.input[d], starts_[d] + geometry_.kernel[d] * step);
+    widened_.clear();
+    for (const int64_t tap : taps_) {
+      for (int64_t i = first; i < end; i += step) widened_.push_back(tap * geometry_.input[d] + i);
+    }
+    taps_.swap(widened_);
+  }
+  return taps_;
+}
+
+double WindowTaps::PaddedCount(int64_t position) {
+  Locate(position);
+  double count = 1;
+  for (size_t d = 0; d < starts_.size(); ++d) {
+    const int64_t step = geometry_.dilations[d];
+    const int64_t room = geometry_.input[d] + geometry_.after[d] - starts_[d];
+    count *= static_cast<double>(std::min(geometry_.kernel[d], (room + step - 1) / step));
+  }
+  return count;
 }
 
 }  // namespace milwright

@@ -33,21 +33,27 @@ Result<SpatialGeometry> TransposedWindow(const OpContext& ctx, const Shape& kern
 /// The geometry of the convolution whose adjoint is the given transposed one: input and output change places.
 SpatialGeometry Adjoint(SpatialGeometry geometry);
 
-/// Where the taps of a window read, for one output position at a time. The geometry must be static.
+/// Where the taps of a window read, for one output position at a time. The geometry must be static and outlive this.
+/// Positions and results are flat row-major indices into the spatial output and input. Spans are valid until the next
+/// call.
 class WindowTaps {
  public:
-  static constexpr int64_t kPadding = -1;  ///< a tap on the padding
-  static constexpr int64_t kBeyond = -2;   ///< a tap behind the padded input (ceil_mode)
+  static constexpr int64_t kOutside = -1;
 
   explicit WindowTaps(const SpatialGeometry& geometry) : geometry_(geometry) {}
 
-  /// Row-major over the window: the flat index into the spatial input that each tap reads, or kPadding or kBeyond.
-  /// `position` is a flat index into the spatial output. The span is valid until the next call.
-  std::span<const int64_t> At(int64_t position);
+  /// The input index of every tap, row-major over the window; kOutside for those on the padding.
+  std::span<const int64_t> All(int64_t position);
+  /// Only the taps on the input, in the same order: the cost follows the input, however large the window is.
+  std::span<const int64_t> Inside(int64_t position);
+  /// How many taps lie on the input or its padding: all, unless ceil_mode lets the window hang over.
+  double PaddedCount(int64_t position);
 
  private:
+  void Locate(int64_t position);
+
   const SpatialGeometry& geometry_;
-  std::vector<int64_t> coordinate_;
+  std::vector<int64_t> starts_;  // input index of the first tap, per dimension
   std::vector<int64_t> taps_;
   std::vector<int64_t> widened_;
 };

@@ -2,26 +2,23 @@
 #ifndef MILWRIGHT_TESTS_OPS_OP_CALL_H_
 #define MILWRIGHT_TESTS_OPS_OP_CALL_H_
 
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ops/op.h"
+#include "run_op.h"
 
 namespace milwright::testing {
 
-/// The arguments of one call, gathered one by one; Infer and Run may be called any number of times.
+/// A Call with setters for the parameters that these families take; Infer and Run may be called any number of times.
 class OpCall {
  public:
-  explicit OpCall(std::string_view op, Opset opset = Opset::kIOS18)
-      : definition_(OpRegistry::Get().Find(op, opset)), opset_(opset) {}
+  explicit OpCall(std::string_view op, Opset opset = Opset::kIOS18) : call_(std::string(op), opset) {}
 
   /// An argument with known content.
   OpCall& Value(std::string_view parameter, Literal value) {
-    arguments_.push_back({std::string(parameter), value.type, std::make_shared<const Literal>(std::move(value))});
+    call_.With(std::string(parameter), std::move(value));
     return *this;
   }
   OpCall& Value(std::string_view parameter, Tensor value) { return Value(parameter, Literal(std::move(value))); }
@@ -32,7 +29,7 @@ class OpCall {
   }
   OpCall& Floats(std::string_view parameter, Shape shape, const std::vector<float>& values,
                  DataType dtype = DataType::kFp32) {
-    return Value(parameter, Literal(*Tensor::FromFloats({dtype, std::move(shape)}, values)));
+    return Value(parameter, testing::Floats(dtype, std::move(shape), values));
   }
   OpCall& Float(std::string_view parameter, double value) {
     return Value(parameter, Literal::Float(DataType::kFp32, value));
@@ -47,14 +44,11 @@ class OpCall {
   }
   /// An argument of which only the type is known, as in the verifier.
   OpCall& Typed(std::string_view parameter, DataType dtype, Shape shape) {
-    arguments_.push_back({std::string(parameter), Type::Tensor(dtype, std::move(shape)), nullptr});
+    call_.WithType(std::string(parameter), Type::Tensor(dtype, std::move(shape)));
     return *this;
   }
 
-  [[nodiscard]] Result<std::vector<Type>> Infer() const {
-    if (definition_ == nullptr) return Status(ErrorCode::kUsage, "no such op");
-    return definition_->infer(Context());
-  }
+  [[nodiscard]] Result<std::vector<Type>> Infer() const { return call_.Infer(); }
   /// The error text of inference, or "" when it succeeds.
   [[nodiscard]] std::string InferError() const { return Infer().status().message(); }
   /// The one inferred shape as text, or the error.
@@ -64,8 +58,7 @@ class OpCall {
   }
   /// Inference and kernel: the outputs.
   [[nodiscard]] Result<std::vector<Tensor>> Run() const {
-    MW_ASSIGN_OR_RETURN(const std::vector<Type> types, Infer());
-    MW_ASSIGN_OR_RETURN(std::vector<Literal> results, definition_->evaluate(Context(), types));
+    MW_ASSIGN_OR_RETURN(std::vector<Literal> results, call_.Run());
     std::vector<Tensor> tensors;
     for (Literal& result : results) tensors.push_back(std::move(result.tensor));
     return tensors;
@@ -77,25 +70,7 @@ class OpCall {
   }
 
  private:
-  struct Argument {
-    std::string parameter;
-    Type type;
-    LiteralPtr value;
-  };
-
-  [[nodiscard]] OpContext Context() const {
-    OpContext context(*definition_, opset_);
-    std::map<std::string_view, std::vector<OpContext::Argument>> bound;
-    for (const Argument& argument : arguments_) {
-      bound[argument.parameter].push_back({&argument.type, argument.value.get()});
-    }
-    for (auto& [parameter, arguments] : bound) context.Bind(parameter, std::move(arguments));
-    return context;
-  }
-
-  const OpDefinition* definition_;
-  Opset opset_;
-  std::vector<Argument> arguments_;
+  Call call_;
 };
 
 }  // namespace milwright::testing
