@@ -87,7 +87,8 @@ struct BuildOptions {
   std::optional<HeadOption> head;          ///< absent: the contract's
   int64_t head_splits = 1;                 ///< contract anemll: logits1..N
   DataType compute = DataType::kFp16;      ///< kFp16 or kFp32
-  std::optional<DataType> cache_dtype;     ///< of explicit caches; absent: `compute`. States are fp16 in any case
+  std::optional<DataType> cache_dtype;     ///< of explicit K and V; absent: `compute`. States are fp16 in any case
+  std::optional<DataType> hybrid_dtype;    ///< of explicit conv and recurrent caches; absent: `compute`
   Opset min_target = Opset::kIOS18;
   bool hash_checkpoint = true;     ///< provenance: SHA-256 of the checkpoint's tensors
   bool durable = true;             ///< wait until the disk has everything

@@ -103,19 +103,18 @@ Status CheckLengths(const BuildOptions& options, const BuildPlan& build) {
   return Status::Ok();
 }
 
-/// Gives every flexible size of the description a range: from 1 to the context length.
-void DescribeFlexibility(FunctionDescription& description, int64_t context_length) {
+/// Gives every flexible size of the description a range: from 1, its default, to the context length.
+void DescribeFlexibility(const Function& function, int64_t context_length, FunctionDescription& description) {
   for (FeatureDescription& feature : description.inputs) {
+    const Value* input = function.FindInput(feature.name);
+    if (input == nullptr || IsStatic(input->type.shape())) continue;
     ArrayFeature& array = feature.type.array;
-    if (IsStatic(array.shape)) continue;
-    for (int64_t& size : array.shape) {
+    array.shape.clear();
+    for (const int64_t size : input->type.shape()) {
       const bool open = size == kUnknownDim;
+      array.shape.push_back(open ? 1 : size);
       array.shape_range.push_back({open ? 1U : static_cast<uint64_t>(size), open ? context_length : size});
-      if (open) size = 1;
     }
-  }
-  for (FeatureDescription& feature : description.outputs) {
-    if (!IsStatic(feature.type.array.shape)) feature.type.array.shape.clear();
   }
 }
 
@@ -180,8 +179,9 @@ Result<ModelSpec> BuildPackage(const BuildPlan& build, const StageSpec& stage,
     if (single) function.name = "main";
     MW_ASSIGN_OR_RETURN(ManifestFunction entry, WriteFunction(spec.program, build, stage, caches, function, weights));
     entries.push_back(std::move(entry));
-    FunctionDescription description = DescribeFunction(*spec.program.FindFunction(function.name));
-    if (build.contract.flexible_length) DescribeFlexibility(description, build.caches.context_length);
+    const Function& written = *spec.program.FindFunction(function.name);
+    FunctionDescription description = DescribeFunction(written);
+    if (build.contract.flexible_length) DescribeFlexibility(written, build.caches.context_length, description);
     spec.description.functions.push_back(std::move(description));
   }
   spec.description.multi_function = !single;

@@ -81,6 +81,10 @@ void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::str
         "conv caches as states are updated by concatenation, reported to fail on the Neural Engine "
         "(field report rule K12)");
   }
+  if (choice.hybrid == CacheStorage::kState && plan.HasMixer(Mixer::kDeltaNet)) {
+    warnings.emplace_back("recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
+                          "ones in fp32 keep them");
+  }
   const bool windowed = choice.update == UpdateForm::kRing || choice.update == UpdateForm::kShift;
   if (windowed && HasFullAttention(plan)) {
     notes.push_back(
@@ -186,7 +190,7 @@ class Planner {
     symbols["D"] = size;
     symbols["W"] = columns;
     symbols["Dmax"] = largest;
-    MW_ASSIGN_OR_RETURN(const int buffer, AddBuffer(group, symbols, choice_.layout.storage));
+    MW_ASSIGN_OR_RETURN(const int buffer, AddBuffer(group, symbols, choice_.layout.storage, choice_.explicit_dtype));
     const bool both = key != nullptr && value != nullptr;
     for (int64_t k = 0; k < n; ++k) {
       LayerCache& cache = result_.layers[layers[static_cast<size_t>(k)]];
@@ -215,14 +219,14 @@ class Planner {
     for (size_t k = 0; k < layers.size(); ++k) {
       symbols["i"] = layers[k];
       if (!stack || k == 0) {
-        MW_ASSIGN_OR_RETURN(buffer, AddBuffer(stack ? stacked : single, symbols, choice_.hybrid));
+        MW_ASSIGN_OR_RETURN(buffer, AddBuffer(stack ? stacked : single, symbols, choice_.hybrid, choice_.hybrid_dtype));
       }
       result_.layers[layers[k]].*slot = {buffer, stack ? static_cast<int64_t>(k) : 0};
     }
     return Status::Ok();
   }
 
-  Result<int> AddBuffer(CacheGroup group, const Symbols& symbols, CacheStorage storage) {
+  Result<int> AddBuffer(CacheGroup group, const Symbols& symbols, CacheStorage storage, DataType explicit_dtype) {
     const CacheNames* names = Names(form_, group);
     if (names == nullptr) {
       return Usage(fmt::format("the contract has no name for the {} cache that {} needs in this layout",
@@ -232,7 +236,7 @@ class Planner {
     buffer.name = ExpandPattern(names->name, symbols);
     buffer.storage = storage;
     MW_ASSIGN_OR_RETURN(Shape shape, EvaluateShape(names->shape, symbols));
-    buffer.type = {storage == CacheStorage::kState ? DataType::kFp16 : choice_.explicit_dtype, std::move(shape)};
+    buffer.type = {storage == CacheStorage::kState ? DataType::kFp16 : explicit_dtype, std::move(shape)};
     MW_RETURN_IF_ERROR(ByteSize(buffer.type));
     const std::string& output = storage == CacheStorage::kExplicitNew ? names->new_output : names->whole_output;
     buffer.output_name = ExpandPattern(output, symbols);
@@ -268,6 +272,7 @@ Result<CacheChoice> ChooseCaches(const ModelPlan& plan, const Contract& contract
   }
   choice.context_length = options.context_length;
   choice.explicit_dtype = options.cache_dtype.value_or(options.compute);
+  choice.hybrid_dtype = options.hybrid_dtype.value_or(options.compute);
   const bool by_role = choice.layout.layout == StateLayout::kByRole && choice.layout.storage == CacheStorage::kState;
   choice.hybrid = options.hybrid_caches.value_or(by_role ? CacheStorage::kState : CacheStorage::kExplicitWhole);
   const bool conv_by_io =
