@@ -11,8 +11,23 @@
 
 #include "kernels/tables.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace milwright::kernels {
 namespace {
+
+#if defined(__x86_64__)
+/// clang 14 has no name for this feature in __builtin_cpu_supports.
+bool HasF16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 bool MachineHas(Isa isa) {
 #if defined(__x86_64__)
@@ -20,8 +35,8 @@ bool MachineHas(Isa isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-             __builtin_cpu_supports("bmi2");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+             HasF16c();
     case Isa::kAvx512:
       return MachineHas(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");

@@ -16,4 +16,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matvec_vnni.cc
                       ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matmul_vnni.cc
                APPEND PROPERTY COMPILE_OPTIONS -mavx512vnni)
+  set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matvec_vbmi.cc
+               APPEND PROPERTY COMPILE_OPTIONS -mavx512vbmi)
 endif()

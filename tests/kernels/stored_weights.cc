@@ -94,6 +94,8 @@ std::vector<Format> MakeFormats() {
   for (const Codec codec : {Codec::kLut1, Codec::kLut2, Codec::kLut3, Codec::kLut4, Codec::kLut6, Codec::kLut8}) {
     formats.push_back({.name = std::string(CodecName(codec)) + "_tensor", .codec = codec});
     formats.push_back({.name = std::string(CodecName(codec)) + "_grouped", .codec = codec, .table_rows = 8});
+    formats.push_back(
+        {.name = std::string(CodecName(codec)) + "_row_scaled", .codec = codec, .scaled = true, .table_rows = 5});
   }
   return formats;
 }

@@ -1,8 +1,8 @@
 #if defined(__x86_64__)
 
+#include "kernels/avx512/extensions.h"
 #include "kernels/avx512/matvec_permute.h"
 #include "kernels/avx512/vec.h"
-#include "kernels/avx512/vnni.h"
 #include "kernels/simd/table-inl.h"
 #include "kernels/tables.h"
 
@@ -47,6 +47,9 @@ Kernels MakeAvx512() {
       MakePermute<4>("matvec_f32_4bit_avx512"),
       MakePermute<2>("matvec_f32_2bit_avx512"),
       MakePermute<1>("matvec_f32_1bit_avx512"),
+      kMatVecTableVbmi[0],
+      kMatVecTableVbmi[1],
+      kMatVecTableVbmi[2],
       {"matvec_f32_any_avx512", Operands::kFp32, SupportsAll, FloatBytes, CopyActivation, DecodedRows<Avx512>},
   };
   using MatMul = FloatMatMul<Avx512>;

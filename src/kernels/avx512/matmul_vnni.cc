@@ -3,9 +3,9 @@
 // weights' scale of that block and added in fp32.
 #if defined(__x86_64__)
 
+#include "kernels/avx512/extensions.h"
 #include "kernels/avx512/quantize.h"
 #include "kernels/avx512/vec.h"
-#include "kernels/avx512/vnni.h"
 #include "kernels/simd/matmul-inl.h"
 
 namespace milwright::kernels {

@@ -6,11 +6,11 @@
 // holds a run of consecutive columns; the activation of int4 is split into even and odd columns, as the nibbles are.
 #if defined(__x86_64__)
 
+#include "kernels/avx512/extensions.h"
 #include "kernels/avx512/lanes.h"
 #include "kernels/avx512/matvec_permute.h"
 #include "kernels/avx512/quantize.h"
 #include "kernels/avx512/vec.h"
-#include "kernels/avx512/vnni.h"
 
 namespace milwright::kernels {
 namespace {
