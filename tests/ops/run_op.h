@@ -3,6 +3,7 @@
 #define MILWRIGHT_TESTS_OPS_RUN_OP_H_
 
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +46,12 @@ class Call {
   };
   [[nodiscard]] OpContext Context() const {
     OpContext context(*definition_, opset_);
+    // Several calls with one name are the arguments of a variadic parameter.
+    std::map<std::string_view, std::vector<OpContext::Argument>> bound;
     for (const Parameter& parameter : values_) {
-      context.Bind(parameter.name, {{&parameter.value.type, parameter.known ? &parameter.value : nullptr}});
+      bound[parameter.name].push_back({&parameter.value.type, parameter.known ? &parameter.value : nullptr});
     }
+    for (auto& [name, arguments] : bound) context.Bind(name, std::move(arguments));
     return context;
   }
 
