@@ -34,6 +34,7 @@ class CommandLine {
     AddExplain();
     AddBuild();
     AddVerify();
+    AddGenerate();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -192,6 +193,35 @@ class CommandLine {
     AddJson(verb, verify_.json);
   }
 
+  void AddGenerate() {
+    CLI::App* verb = Add("generate", "Generate text with a built folder",
+                         "milwright generate qwen3 --prompt \"ROMEO:\" --greedy --max-tokens 60", generate_, Generate);
+    verb->add_option("DIR", generate_.path, "A folder that `milwright build` wrote")->required();
+    verb->add_option("-p,--prompt", generate_.prompt, "The prompt; without --prompt and --file it is read from stdin");
+    verb->add_option("-f,--file", generate_.file, "Read the prompt from a file");
+    verb->add_flag("--chat", generate_.chat,
+                   "Chat over several turns: lines from stdin, /reset, /save FILE, /load FILE, /stats, /quit");
+    verb->add_option("--system", generate_.system, "System message of the chat");
+    verb->add_flag("--greedy", generate_.greedy, "Always take the most probable token");
+    verb->add_option("--temperature", generate_.temperature, "0 is greedy")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    verb->add_option("--top-k", generate_.top_k, "Keep the K most probable tokens (0: all)")->capture_default_str();
+    verb->add_option("--top-p", generate_.top_p, "Keep the most probable tokens that sum to P")->capture_default_str();
+    verb->add_option("--min-p", generate_.min_p, "Keep tokens at least P times as probable as the best")
+        ->capture_default_str();
+    verb->add_option("--repetition-penalty", generate_.repetition_penalty, "Above 1 discourages repeating tokens")
+        ->capture_default_str();
+    verb->add_option("--seed", generate_.seed, "Seed of the sampling")->capture_default_str();
+    verb->add_option("-n,--max-tokens", generate_.max_tokens, "Tokens to generate at most")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    verb->add_option("--stop", generate_.stop, "End before this text (may be given several times)");
+    verb->add_flag("--ignore-eos", generate_.ignore_eos, "Go on behind the end token");
+    verb->add_flag("--show-prompt", generate_.show_prompt, "Print the prompt before the text");
+    verb->add_flag("--json", generate_.json, "Print events as JSON lines");
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -233,6 +263,7 @@ class CommandLine {
   ExplainArguments explain_;
   BuildArguments build_;
   VerifyArguments verify_;
+  GenerateArguments generate_;
 };
 
 }  // namespace

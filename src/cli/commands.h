@@ -104,6 +104,27 @@ struct VerifyArguments {
 };
 int Verify(const VerifyArguments& arguments);
 
+struct GenerateArguments {
+  std::string path;
+  std::string prompt;
+  std::string file;
+  bool chat = false;
+  std::string system;
+  bool greedy = false;
+  double temperature = 0.7;
+  int top_k = 0;
+  double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
+  uint64_t seed = 0;
+  int64_t max_tokens = 128;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool show_prompt = false;
+  bool json = false;
+};
+int Generate(const GenerateArguments& arguments);
+
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
 

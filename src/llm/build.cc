@@ -273,7 +273,7 @@ class CheckpointBuild {
     manifest_.window = model.window;
     manifest_.mask_fill = build_.contract.mask_fill;
     manifest_.shared_state = build_.contract.state_over_all_layers;
-    manifest_.ring_limit = build_.caches.update == UpdateForm::kRing;
+    manifest_.ring_limit = build_.caches.update == CacheUpdate::kRing;
     manifest_.eos_ids = model.eos_ids;
     manifest_.ropes = model.ropes;
     DescribeOptions();

@@ -25,10 +25,10 @@ constexpr std::array<Named<SlotOrder>, 2> kOrders = {
     {{"interleaved", SlotOrder::kInterleaved}, {"split", SlotOrder::kSplit}}};
 constexpr std::array<Named<CacheStorage>, 2> kExplicit = {
     {{"whole", CacheStorage::kExplicitWhole}, {"new", CacheStorage::kExplicitNew}}};
-constexpr std::array<Named<UpdateForm>, 4> kUpdates = {{{"slice", UpdateForm::kSlice},
-                                                        {"mask", UpdateForm::kMask},
-                                                        {"ring", UpdateForm::kRing},
-                                                        {"shift", UpdateForm::kShift}}};
+constexpr std::array<Named<CacheUpdate>, 4> kUpdates = {{{"slice", CacheUpdate::kSlice},
+                                                         {"mask", CacheUpdate::kMask},
+                                                         {"ring", CacheUpdate::kRing},
+                                                         {"shift", CacheUpdate::kShift}}};
 constexpr std::array<Named<GraphStyle>, 2> kStyles = {{{"ane", GraphStyle::kAne}, {"plain", GraphStyle::kPlain}}};
 constexpr std::array<Named<EmbeddingKind>, 2> kEmbeddings = {
     {{"in-graph", EmbeddingKind::kInGraph}, {"sidecar-fp16", EmbeddingKind::kSidecar}}};
@@ -103,7 +103,7 @@ Result<LayoutOption> ParseLayout(std::string_view text) {
   return option;
 }
 
-Result<UpdateForm> ParseUpdate(std::string_view text) { return Parse(kUpdates, "update form", text); }
+Result<CacheUpdate> ParseUpdate(std::string_view text) { return Parse(kUpdates, "update form", text); }
 Result<GraphStyle> ParseStyle(std::string_view text) { return Parse(kStyles, "style", text); }
 Result<EmbeddingKind> ParseEmbedding(std::string_view text) { return Parse(kEmbeddings, "embedding", text); }
 Result<DataType> ParseCompute(std::string_view text) { return Parse(kComputes, "compute type", text); }
@@ -174,7 +174,7 @@ Result<HeadOption> ParseHead(std::string_view text) {
 }
 
 std::string_view LayoutName(StateLayout layout) { return NameOf(kLayouts, layout); }
-std::string_view UpdateName(UpdateForm update) { return NameOf(kUpdates, update); }
+std::string_view UpdateName(CacheUpdate update) { return NameOf(kUpdates, update); }
 std::string_view StyleName(GraphStyle style) { return NameOf(kStyles, style); }
 std::string_view SlotOrderName(SlotOrder order) { return NameOf(kOrders, order); }
 std::string_view StorageName(CacheStorage storage) {

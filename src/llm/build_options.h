@@ -34,7 +34,7 @@ enum class SlotOrder : uint8_t {
   kSplit,        ///< K of layer i at i, V at layers + i
 };
 
-enum class UpdateForm : uint8_t {
+enum class CacheUpdate : uint8_t {
   kSlice,  ///< slice_update at the position
   kMask,   ///< blend with a one-hot matrix
   kRing,   ///< sliding layers: slice_update at the position modulo the window
@@ -76,7 +76,7 @@ struct BuildOptions {
 
   std::string contract = "simple";     ///< name of a known contract, or path of a contract file (docs/contracts.md)
   std::optional<LayoutOption> layout;  ///< absent: the contract's
-  std::optional<UpdateForm> update;    ///< absent: the contract's
+  std::optional<CacheUpdate> update;   ///< absent: the contract's
   std::optional<CacheStorage> hybrid_caches;  ///< conv and recurrent caches; absent: states in by-role, else explicit
   GraphStyle style = GraphStyle::kPlain;
   std::vector<FunctionOption> functions = {{"decode", 1}};
@@ -98,7 +98,7 @@ struct BuildOptions {
 /// "kv-pair", "unified[:interleaved|:split]", "per-layer", "by-role[:...]", "explicit-io[:whole|:new][:LAYOUT]".
 Result<LayoutOption> ParseLayout(std::string_view text);
 /// "slice", "mask", "ring", "shift"
-Result<UpdateForm> ParseUpdate(std::string_view text);
+Result<CacheUpdate> ParseUpdate(std::string_view text);
 /// "ane", "plain"
 Result<GraphStyle> ParseStyle(std::string_view text);
 /// "decode[:1],prefill:8": names with lengths; "any" as a length for contract hf. A name alone means 1.
@@ -117,7 +117,7 @@ Result<CacheStorage> ParseHybridCaches(std::string_view text);
 Result<Opset> ParseMinTarget(std::string_view text);
 
 std::string_view LayoutName(StateLayout layout);
-std::string_view UpdateName(UpdateForm update);
+std::string_view UpdateName(CacheUpdate update);
 std::string_view StyleName(GraphStyle style);
 std::string_view StorageName(CacheStorage storage);
 std::string_view SlotOrderName(SlotOrder order);

@@ -79,7 +79,7 @@ void MakeStages(const std::vector<int64_t>& bounds, BuildPlan& build) {
 }
 
 Status CheckLengths(const BuildOptions& options, const BuildPlan& build) {
-  const bool windowed = build.caches.update == UpdateForm::kRing || build.caches.update == UpdateForm::kShift;
+  const bool windowed = build.caches.update == CacheUpdate::kRing || build.caches.update == CacheUpdate::kShift;
   for (const FunctionOption& function : options.functions) {
     const bool flexible = build.contract.flexible_length;
     if (function.length == kUnknownDim && !flexible) {

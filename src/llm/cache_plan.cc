@@ -22,7 +22,7 @@ Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message
 
 /// What may be combined: rows are update forms, columns say where caches may live.
 struct Validity {
-  UpdateForm update;
+  CacheUpdate update;
   bool state;
   bool explicit_whole;
   bool explicit_new;
@@ -30,12 +30,12 @@ struct Validity {
   std::string_view why;  ///< why the others are not possible
 };
 constexpr std::array<Validity, 4> kValidity = {{
-    {UpdateForm::kSlice, true, true, true, false, ""},
-    {UpdateForm::kMask, true, true, false, false,
+    {CacheUpdate::kSlice, true, true, true, false, ""},
+    {CacheUpdate::kMask, true, true, false, false,
      "a masked blend rewrites the whole cache, so there is no new slice to give out"},
-    {UpdateForm::kRing, true, true, false, true,
+    {CacheUpdate::kRing, true, true, false, true,
      "the host could not tell which columns of a ring the new slice replaces"},
-    {UpdateForm::kShift, true, true, false, true, "a shift moves every column, so there is no new slice to give out"},
+    {CacheUpdate::kShift, true, true, false, true, "a shift moves every column, so there is no new slice to give out"},
 }};
 
 Status CheckUpdate(const ModelPlan& plan, const CacheChoice& choice) {
@@ -58,7 +58,7 @@ Status CheckUpdate(const ModelPlan& plan, const CacheChoice& choice) {
 void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::string>& warnings,
           std::vector<std::string>& notes) {
   const bool state = choice.layout.storage == CacheStorage::kState;
-  if (choice.update == UpdateForm::kShift && state) {
+  if (choice.update == CacheUpdate::kShift && state) {
     warnings.emplace_back(
         "update form shift: states updated by concatenation are reported to fail on the Neural "
         "Engine (field report rule K12)");
@@ -82,10 +82,11 @@ void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::str
         "(field report rule K12)");
   }
   if (choice.hybrid == CacheStorage::kState && plan.HasMixer(Mixer::kDeltaNet)) {
-    warnings.emplace_back("recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
-                          "ones in fp32 keep them");
+    warnings.emplace_back(
+        "recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
+        "ones in fp32 keep them");
   }
-  const bool windowed = choice.update == UpdateForm::kRing || choice.update == UpdateForm::kShift;
+  const bool windowed = choice.update == CacheUpdate::kRing || choice.update == CacheUpdate::kShift;
   if (windowed && HasFullAttention(plan)) {
     notes.push_back(
         fmt::format("update form {} applies to sliding layers; full layers use slice", UpdateName(choice.update)));
@@ -267,8 +268,8 @@ Result<CacheChoice> ChooseCaches(const ModelPlan& plan, const Contract& contract
   choice.order = choice.layout.order.value_or(form.layout.order.value_or(SlotOrder::kInterleaved));
   choice.update = options.update.value_or(form.update);
   // A contract's own window update is its default for models that have a window.
-  if (!options.update.has_value() && !plan.HasSliding() && choice.update != UpdateForm::kMask) {
-    choice.update = UpdateForm::kSlice;
+  if (!options.update.has_value() && !plan.HasSliding() && choice.update != CacheUpdate::kMask) {
+    choice.update = CacheUpdate::kSlice;
   }
   choice.context_length = options.context_length;
   choice.explicit_dtype = options.cache_dtype.value_or(options.compute);
@@ -290,14 +291,14 @@ Result<CacheChoice> ChooseCaches(const ModelPlan& plan, const Contract& contract
   return choice;
 }
 
-UpdateForm LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer) {
-  const bool windowed = choice.update == UpdateForm::kRing || choice.update == UpdateForm::kShift;
-  return windowed && !plan.layers[static_cast<size_t>(layer)].sliding ? UpdateForm::kSlice : choice.update;
+CacheUpdate LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer) {
+  const bool windowed = choice.update == CacheUpdate::kRing || choice.update == CacheUpdate::kShift;
+  return windowed && !plan.layers[static_cast<size_t>(layer)].sliding ? CacheUpdate::kSlice : choice.update;
 }
 
 int64_t LayerColumns(const ModelPlan& plan, const CacheChoice& choice, int64_t layer) {
-  const UpdateForm update = LayerUpdate(plan, choice, layer);
-  const bool windowed = update == UpdateForm::kRing || update == UpdateForm::kShift;
+  const CacheUpdate update = LayerUpdate(plan, choice, layer);
+  const bool windowed = update == CacheUpdate::kRing || update == CacheUpdate::kShift;
   return windowed ? std::min(plan.window, choice.context_length) : choice.context_length;
 }
 

@@ -18,11 +18,11 @@ namespace milwright {
 struct CacheChoice {
   LayoutOption layout;
   SlotOrder order = SlotOrder::kInterleaved;
-  UpdateForm update = UpdateForm::kSlice;
+  CacheUpdate update = CacheUpdate::kSlice;
   CacheStorage hybrid = CacheStorage::kExplicitWhole;  ///< of conv and recurrent caches
   int64_t context_length = 0;
-  DataType explicit_dtype = DataType::kFp16;         ///< of explicit K and V
-  DataType hybrid_dtype = DataType::kFp16;           ///< of explicit conv and recurrent caches
+  DataType explicit_dtype = DataType::kFp16;  ///< of explicit K and V
+  DataType hybrid_dtype = DataType::kFp16;    ///< of explicit conv and recurrent caches
 };
 
 /// Checks the combination against the validity table and fills in defaults. kUsage with the reason when it is not
@@ -50,7 +50,7 @@ struct CacheSlot {
 struct LayerCache {
   CacheSlot key, value;       ///< attention
   CacheSlot conv, recurrent;  ///< hybrids
-  UpdateForm update = UpdateForm::kSlice;
+  CacheUpdate update = CacheUpdate::kSlice;
   int64_t columns = 0;  ///< how many positions the K and V rows hold
 };
 
@@ -60,7 +60,7 @@ struct CachePlan {
 };
 
 /// Update form of one layer: ring and shift apply to sliding layers only.
-UpdateForm LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer);
+CacheUpdate LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer);
 /// Positions that a layer's cache holds: the window for ring and shift, else the context length.
 int64_t LayerColumns(const ModelPlan& plan, const CacheChoice& choice, int64_t layer);
 

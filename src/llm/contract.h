@@ -100,7 +100,7 @@ struct ContractForm {
   bool separate_embedding = false;
   LayoutOption layout;               ///< the default
   std::vector<StateLayout> layouts;  ///< those allowed; empty: all that `caches` has names for
-  UpdateForm update = UpdateForm::kSlice;
+  CacheUpdate update = CacheUpdate::kSlice;
   EmbeddingKind embedding = EmbeddingKind::kInGraph;
   HeadKind head = HeadKind::kLogits;
 

@@ -139,7 +139,7 @@ ContractForm CoreMlLlmGemma() {
       {CacheGroup::kKeysValues, {"kv_cache_unified", "2*n, K, C, Dmax", "new_kv_cache_unified", ""}},
   };
   form.layout = {StateLayout::kByRole, CacheStorage::kState, SlotOrder::kInterleaved};
-  form.update = UpdateForm::kRing;
+  form.update = CacheUpdate::kRing;
   form.embedding = EmbeddingKind::kSidecar;
   form.head = HeadKind::kArgmax;
   return form;
@@ -164,7 +164,7 @@ ContractForm CoreMlLlmLfm2() {
       {CacheGroup::kConv, {"conv_state_in", "n, channels, taps", "conv_state_out", ""}},
   };
   form.layout = {StateLayout::kUnified, CacheStorage::kState, SlotOrder::kSplit};
-  form.update = UpdateForm::kMask;
+  form.update = CacheUpdate::kMask;
   form.head = HeadKind::kArgmax;
   return form;
 }

@@ -93,14 +93,14 @@ void FunctionContext::StoreColumns(const LayerCache& cache, const CacheSlot& slo
   const std::string name = fmt::format("{}_{}", buffer.plan->name, slot.row);
   if (value == nullptr) return;
   switch (cache.update) {
-    case UpdateForm::kSlice:
+    case CacheUpdate::kSlice:
       Replace(buffer, PutColumns(buffer, row, value, Start(), End(Start())));
       if (buffer.plan->storage == CacheStorage::kExplicitNew) buffer.fresh[slot.row] = value;
       return;
-    case UpdateForm::kRing:
+    case CacheUpdate::kRing:
       Replace(buffer, PutColumns(buffer, row, value, RingPosition(), End(RingPosition())));
       return;
-    case UpdateForm::kShift: {
+    case CacheUpdate::kShift: {
       Value* rest = blocks_.length() < cache.columns
                         ? blocks_.Slice(ReadRegion(buffer, row), 2, blocks_.length(), Blocks::kToEnd, name + "_kept")
                         : nullptr;
@@ -108,7 +108,7 @@ void FunctionContext::StoreColumns(const LayerCache& cache, const CacheSlot& slo
       Replace(buffer, PutRegion(Current(buffer), row, shifted));
       return;
     }
-    case UpdateForm::kMask: {
+    case CacheUpdate::kMask: {
       Value* one_hot = blocks_.Cast(Input(FeatureKind::kUpdateMask), dtype);
       if (keep_ == nullptr) {
         Value* written =
@@ -136,7 +136,7 @@ FunctionContext::View FunctionContext::Update(int64_t layer, Value* key, Value* 
   // Rounded to the cache's type before anything reads them, so that T = 1 and T > 1 see the same numbers.
   key = blocks_.Cast(key, keys.plan->type.dtype);
   value = blocks_.Cast(value, values.plan->type.dtype);
-  const bool windowed = cache.update == UpdateForm::kRing || cache.update == UpdateForm::kShift;
+  const bool windowed = cache.update == CacheUpdate::kRing || cache.update == CacheUpdate::kShift;
   const bool with_old = windowed && blocks_.length() > 1;
   const int64_t columns = build_.contract.flexible_length ? kUnknownDim : cache.columns;
   const Region key_row{cache.key.row, l.kv_heads, columns, l.head_size};
@@ -165,8 +165,8 @@ FunctionContext::View FunctionContext::Update(int64_t layer, Value* key, Value* 
 FunctionContext::View FunctionContext::Shared(int64_t source) {
   if (const auto known = views_.find(source); known != views_.end()) return known->second;
   const LayerPlan& l = layer(source);
-  const UpdateForm update = LayerUpdate(build_.model, build_.caches, source);
-  const bool windowed = update == UpdateForm::kRing || update == UpdateForm::kShift;
+  const CacheUpdate update = LayerUpdate(build_.model, build_.caches, source);
+  const bool windowed = update == CacheUpdate::kRing || update == CacheUpdate::kShift;
   const int64_t columns =
       LayerColumns(build_.model, build_.caches, source) + (windowed && blocks_.length() > 1 ? blocks_.length() : 0);
   const Symbols extra = {{"K", l.kv_heads}, {"D", l.head_size}, {"S", columns}};

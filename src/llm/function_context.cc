@@ -204,10 +204,10 @@ Value* FunctionContext::HostMask(int64_t layer) {
   for (ManifestFeature& feature : manifest_.inputs) {
     if (!IsMask(feature.kind) || feature.name != mask->name) continue;
     feature.window = l.sliding ? build_.model.window : 0;
-    const UpdateForm update = LayerUpdate(build_.model, build_.caches, layer);
-    feature.columns = update == UpdateForm::kRing    ? MaskColumns::kRing
-                      : update == UpdateForm::kShift ? MaskColumns::kShift
-                                                     : MaskColumns::kAbsolute;
+    const CacheUpdate update = LayerUpdate(build_.model, build_.caches, layer);
+    feature.columns = update == CacheUpdate::kRing    ? MaskColumns::kRing
+                      : update == CacheUpdate::kShift ? MaskColumns::kShift
+                                                      : MaskColumns::kAbsolute;
   }
   return mask;
 }
@@ -273,15 +273,15 @@ Value* FunctionContext::FlexibleMask(Value* mask, int64_t window) {
 
 Value* FunctionContext::MaskOf(int64_t layer) {
   const LayerPlan& l = this->layer(layer);
-  const UpdateForm update = LayerUpdate(build_.model, build_.caches, layer);
-  const bool with_old = blocks_.length() > 1 && (update == UpdateForm::kRing || update == UpdateForm::kShift);
+  const CacheUpdate update = LayerUpdate(build_.model, build_.caches, layer);
+  const bool with_old = blocks_.length() > 1 && (update == CacheUpdate::kRing || update == CacheUpdate::kShift);
   Value*& known = masks_[{l.sliding, with_old}];
   if (known != nullptr) return known;
   Value* mask = blocks_.Cast(HostMask(layer), build_.compute);
   if (build_.contract.flexible_length) return known = FlexibleMask(mask, l.sliding ? build_.model.window : 0);
   if (!with_old) return known = mask;
   const int64_t window = LayerColumns(build_.model, build_.caches, layer);
-  return known = update == UpdateForm::kRing ? RingMaskWithOld(mask, window) : ShiftMaskWithOld(mask, window);
+  return known = update == CacheUpdate::kRing ? RingMaskWithOld(mask, window) : ShiftMaskWithOld(mask, window);
 }
 
 }  // namespace milwright

@@ -15,6 +15,7 @@ class ModelEngine : public PackageEngine {
  public:
   explicit ModelEngine(Model model) : model_(std::move(model)) {}
   Result<State> MakeState() override { return model_.MakeState(); }
+  [[nodiscard]] const ModelSpec& spec() const override { return model_.spec(); }
   Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) override {
     PredictOptions options;
     options.function = function;
@@ -82,6 +83,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::Open(const std::string& folder, cons
     pipeline->stages_.push_back(std::move(stage));
   }
   MW_RETURN_IF_ERROR(pipeline->OpenSidecars());
+  pipeline->FindRewinds();
   MW_RETURN_IF_ERROR(pipeline->Reset());
   return pipeline;
 }

@@ -26,6 +26,8 @@ class PackageEngine {
   virtual ~PackageEngine() = default;
   /// New states, all zero.
   virtual Result<State> MakeState() = 0;
+  /// The program, for analysis.
+  [[nodiscard]] virtual const ModelSpec& spec() const = 0;
   /// One prediction of `function`; `state` is null when the package has no states.
   virtual Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) = 0;
 };
@@ -55,6 +57,19 @@ struct ImageFeatures {
 
 struct PipelineCall;  // pipeline_inputs.h
 
+/// Whether a cache can go back to an earlier position, from the analysis of the program that updates it.
+struct CacheRewind {
+  enum class Kind : uint8_t {
+    kAnywhere,  ///< slots by position: later ones are masked, and overwritten when their turn comes
+    kRing,      ///< slots by position modulo `slots`: only as long as nothing that is still seen was overwritten
+    kNever,     ///< shifted, recurrent, convolutional: what was dropped does not come back
+  };
+  std::string name;
+  Kind kind = Kind::kNever;
+  int64_t slots = 0;   ///< ring
+  int64_t window = 0;  ///< ring: positions that a token sees, its own included
+};
+
 /// One conversation over a built folder: caches and position. Not thread-safe; several pipelines may share the engines'
 /// packages.
 class Pipeline {
@@ -79,6 +94,13 @@ class Pipeline {
   /// Runs one token.
   Result<StepResult> Step(int64_t token) { return Prefill(std::span(&token, 1)); }
 
+  /// Every state and explicit cache with how it can be rewound, decided from the programs (not from the model's name).
+  [[nodiscard]] const std::vector<CacheRewind>& cache_rewinds() const { return rewinds_; }
+  /// Whether all caches can go back to `position` (at most the current one).
+  [[nodiscard]] bool CanRewind(int64_t position) const;
+  /// Goes back to `position`. kPrecondition names the cache that cannot.
+  Status Rewind(int64_t position);
+
   /// The explicit caches and states as they are, to come back to (prefix reuse).
   struct Snapshot {
     int64_t position = 0;
@@ -99,6 +121,7 @@ class Pipeline {
   Pipeline(Manifest manifest, std::string folder) : manifest_(std::move(manifest)), folder_(std::move(folder)) {}
 
   Status OpenSidecars();
+  void FindRewinds();
   /// The longest call possible now for `remaining` tokens.
   Result<int64_t> NextLength(int64_t remaining, int64_t max_length) const;
   Status RunCall(const PipelineCall& call, StepResult& result);
@@ -116,6 +139,7 @@ class Pipeline {
   std::vector<Stage> stages_;
   std::shared_ptr<const MappedFile> embedding_;
   std::shared_ptr<const MappedFile> per_layer_embedding_;
+  std::vector<CacheRewind> rewinds_;
   int64_t position_ = 0;
 };
 

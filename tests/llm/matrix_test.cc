@@ -18,7 +18,7 @@ using testing::Golden;
 
 struct Combination {
   std::string layout;
-  UpdateForm update = UpdateForm::kSlice;
+  CacheUpdate update = CacheUpdate::kSlice;
   GraphStyle style = GraphStyle::kPlain;
   std::string functions = "decode";
   int64_t chunks = 1;
@@ -35,9 +35,10 @@ std::vector<Combination> Combinations(bool sliding) {
                              "explicit-io:whole:kv-pair", "explicit-io:whole:per-layer", "explicit-io:whole:by-role",
                              "explicit-io:new:kv-pair", "explicit-io:new:unified"}) {
     const bool fresh = std::string_view(layout).starts_with("explicit-io:new");
-    for (const UpdateForm update : {UpdateForm::kSlice, UpdateForm::kMask, UpdateForm::kRing, UpdateForm::kShift}) {
-      const bool windowed = update == UpdateForm::kRing || update == UpdateForm::kShift;
-      if ((windowed && !sliding) || (fresh && update != UpdateForm::kSlice)) continue;
+    for (const CacheUpdate update :
+         {CacheUpdate::kSlice, CacheUpdate::kMask, CacheUpdate::kRing, CacheUpdate::kShift}) {
+      const bool windowed = update == CacheUpdate::kRing || update == CacheUpdate::kShift;
+      if ((windowed && !sliding) || (fresh && update != CacheUpdate::kSlice)) continue;
       for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
         for (const char* functions : {"decode", "decode,prefill:4"}) {
           for (const int64_t chunks : {1, 2}) all.push_back({layout, update, style, functions, chunks});
