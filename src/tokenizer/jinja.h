@@ -20,7 +20,7 @@
 
 namespace milwright {
 
-/// What one rendering may cost. The default is far above any chat template and below a second.
+/// What one rendering may cost. The default is far above any chat template; it ends an endless one within seconds.
 struct JinjaLimits {
   int64_t steps = 5'000'000;          ///< evaluated nodes and comparisons
   int64_t bytes = 512 * 1024 * 1024;  ///< text and lists made, also on the way

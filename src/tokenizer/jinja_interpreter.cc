@@ -258,7 +258,8 @@ Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     scope_ = std::make_shared<Scope>(outer);
-    Status status = Assign(loop.target, chosen[i]);
+    Status status = budget_.Step();
+    if (status.ok()) status = Assign(loop.target, chosen[i]);
     if (status.ok()) {
       scope_->variables["loop"] = std::shared_ptr<Object>(std::make_shared<Loop>(loop, chosen, i, outer, depth0));
       flow = Execute(loop.body);
