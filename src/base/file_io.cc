@@ -173,6 +173,17 @@ Status OutputFile::PatchAt(uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
+Status OutputFile::Truncate(uint64_t size) {
+  if (size > size_) return {ErrorCode::kInternal, path_ + ": cannot be cut to more than was written"};
+  MW_RETURN_IF_ERROR(Flush());
+  const auto end = static_cast<off_t>(size);
+  if (::ftruncate(fd_.get(), end) != 0 || ::lseek(fd_.get(), end, SEEK_SET) != end) {
+    return WriteError(path_, "cannot cut");
+  }
+  size_ = size;
+  return {};
+}
+
 Status OutputFile::ReadBack(uint64_t offset, std::span<std::byte> out) {
   MW_RETURN_IF_ERROR(Flush());
   while (!out.empty()) {

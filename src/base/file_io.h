@@ -46,6 +46,8 @@ class OutputFile {
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
   /// Reads bytes that were already appended.
   Status ReadBack(uint64_t offset, std::span<std::byte> out);
+  /// Takes back what was appended beyond `size`.
+  Status Truncate(uint64_t size);
   /// Bytes appended so far.
   [[nodiscard]] uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -25,10 +25,6 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(UniqueFd fd
   }
   if (!S_ISREG(info.st_mode)) return Status(ErrorCode::kUnreadable, path + ": not a regular file");
   const auto size = static_cast<size_t>(info.st_size);
-  if (pattern == AccessPattern::kRandom) {
-    // Advice only: a refusal costs speed, not correctness.
-    static_cast<void>(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM));
-  }
   std::span<const std::byte> bytes;
   if (size > 0) {
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -36,6 +32,14 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(UniqueFd fd
       return Status(ErrorCode::kUnreadable, fmt::format("{}: cannot map: {}", path, strerror(errno)));
     }
     bytes = {static_cast<const std::byte*>(address), size};
+  }
+  if (pattern == AccessPattern::kRandom) {
+    // Advice belongs to an open file: records are read through one of their own, so that the map keeps its read-ahead.
+    // Advice only: where it fails, it costs speed.
+    if (UniqueFd own(::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), O_RDONLY | O_CLOEXEC)); own.valid()) {
+      fd = std::move(own);
+      static_cast<void>(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM));
+    }
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(std::move(fd), path, bytes));
 }

@@ -13,8 +13,8 @@
 
 namespace milwright {
 
-/// How a mapped file will be read: `kRandom` switches read-ahead off, so that reading small records (with `ReadAt`)
-/// from a file of gigabytes does not pull megabytes behind each of them.
+/// How `ReadAt` will be used: `kRandom` switches read-ahead off for it, so that reading small records from a file of
+/// gigabytes does not pull megabytes behind each of them.
 enum class AccessPattern : uint8_t { kNormal, kRandom };
 
 /// A regular file, opened and mapped read-only. Opening touches no page of it.

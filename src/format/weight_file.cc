@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kVersion = 2;
 constexpr uint32_t kSentinel = 0xDEADBEEF;
 constexpr uint64_t kAlignment = 64;
+constexpr size_t kPieceBytes = size_t{1} << 18U;  // fits the cache between hashing and writing
 
 // The two records of the file, field by field as they lie there. Reserved fields are written as zero and not read:
 // older writers left them uninitialised.
@@ -52,27 +53,43 @@ uint64_t PaddingBits(const TensorType& type, uint64_t bytes) {
   return bytes * 8 - static_cast<uint64_t>(*ElementCount(type.shape)) * static_cast<uint64_t>(BitWidth(type.dtype));
 }
 
-// A hash to sort blobs of one size into groups; equality is then decided by the bytes. Four lanes, so that it runs at
-// the speed of memory.
-uint64_t HashContent(std::span<const std::byte> bytes) {
-  constexpr uint64_t kPrime = 0x9E3779B185EBCA87;
-  std::array<uint64_t, 4> lanes = {1, 2, 3, 4};
-  const auto mix = [](uint64_t lane, uint64_t word) {
-    lane = (lane ^ word) * kPrime;
-    return lane ^ (lane >> 29U);
-  };
-  size_t i = 0;
-  for (; i + 32 <= bytes.size(); i += 32) {
-    std::array<uint64_t, 4> words;
-    std::memcpy(words.data(), bytes.data() + i, 32);
-    for (size_t lane = 0; lane < 4; ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
+// A hash to sort blobs into groups; equality is then decided by the bytes. Four lanes, so that it runs at the speed of
+// memory. Fed piece by piece; all pieces but the last are multiples of 32 bytes.
+class ContentHash {
+ public:
+  void Update(std::span<const std::byte> bytes) {
+    auto [a, b, c, d] = lanes_;  // in registers
+    const std::byte* next = bytes.data();
+    size_t left = bytes.size();
+    for (; left >= 32; next += 32, left -= 32) {
+      a = Mix(a, Word(next));
+      b = Mix(b, Word(next + 8));
+      c = Mix(c, Word(next + 16));
+      d = Mix(d, Word(next + 24));
+    }
+    std::array<std::byte, 32> tail{};
+    std::copy_n(next, left, tail.begin());
+    if (left > 0) a = Mix(a, Word(&tail[0]) ^ Mix(Word(&tail[8]), Mix(Word(&tail[16]), Word(&tail[24]))));
+    lanes_ = {a, b, c, d};
   }
-  std::array<uint64_t, 4> tail{};
-  std::memcpy(tail.data(), bytes.data() + i, bytes.size() - i);
-  uint64_t hash = bytes.size();
-  for (size_t lane = 0; lane < 4; ++lane) hash = mix(hash, mix(lanes[lane], tail[lane]));
-  return hash;
-}
+  [[nodiscard]] uint64_t Value() const {
+    uint64_t hash = 0;
+    for (const uint64_t lane : lanes_) hash = Mix(hash, lane);
+    return hash;
+  }
+
+ private:
+  static uint64_t Mix(uint64_t lane, uint64_t word) {
+    lane = (lane ^ word) * 0x9E3779B185EBCA87;
+    return lane ^ (lane >> 29U);
+  }
+  static uint64_t Word(const std::byte* bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes, sizeof(word));
+    return word;
+  }
+  std::array<uint64_t, 4> lanes_ = {1, 2, 3, 4};
+};
 
 }  // namespace
 
@@ -174,20 +191,39 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
   if (!number) {
     return Status(ErrorCode::kUsage, fmt::format("a weight file cannot hold {}", TypeToString(tensor.type())));
   }
+  // The bytes are hashed while they are written, which reads them once; a duplicate is taken back.
   const std::span<const std::byte> bytes = tensor.bytes();
-  const Key key{*number, bytes.size(), PaddingBits(tensor.type(), bytes.size()), HashContent(bytes)};
+  const uint64_t before = file_.size();
+  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(before) - before));
+  const uint64_t offset = file_.size();
+  Metadata metadata;
+  metadata.type = *number;
+  metadata.bytes = bytes.size();
+  metadata.data_offset = offset + sizeof(Metadata);
+  metadata.padding_bits = PaddingBits(tensor.type(), bytes.size());
+  MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
+  ContentHash hash;
+  for (size_t done = 0; done < bytes.size();) {
+    const auto piece = bytes.subspan(done, std::min(kPieceBytes, bytes.size() - done));
+    hash.Update(piece);
+    MW_RETURN_IF_ERROR(file_.Append(piece));
+    done += piece.size();
+  }
+  const Key key{*number, metadata.bytes, metadata.padding_bits, hash.Value()};
   const auto [first, last] = stored_.equal_range(key);
   for (auto it = first; it != last; ++it) {
     MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
-    if (equal) return it->second;
+    if (!equal) continue;
+    MW_RETURN_IF_ERROR(file_.Truncate(before));
+    return it->second;
   }
-  MW_ASSIGN_OR_RETURN(const uint64_t offset, Append(key, bytes));
   stored_.emplace(key, offset);
+  ++count_;
   return offset;
 }
 
 Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> bytes) {
-  std::vector<std::byte> piece(std::min<size_t>(bytes.size(), size_t{1} << 20U));
+  std::vector<std::byte> piece(std::min(bytes.size(), kPieceBytes));
   for (size_t done = 0; done < bytes.size();) {
     const auto part = std::span(piece).first(std::min(piece.size(), bytes.size() - done));
     MW_RETURN_IF_ERROR(file_.ReadBack(offset + done, part));
@@ -195,20 +231,6 @@ Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> b
     done += part.size();
   }
   return true;
-}
-
-Result<uint64_t> WeightWriter::Append(const Key& key, std::span<const std::byte> bytes) {
-  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
-  const uint64_t offset = file_.size();
-  Metadata metadata;
-  metadata.type = key.type_number;
-  metadata.bytes = key.bytes;
-  metadata.data_offset = offset + sizeof(Metadata);
-  metadata.padding_bits = key.padding_bits;
-  MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
-  MW_RETURN_IF_ERROR(file_.Append(bytes));
-  ++count_;
-  return offset;
 }
 
 Status WeightWriter::Finish(bool durable) {

@@ -85,7 +85,6 @@ class WeightWriter {
     uint64_t hash = 0;
     auto operator<=>(const Key&) const = default;
   };
-  Result<uint64_t> Append(const Key& key, std::span<const std::byte> bytes);
   Result<bool> HoldsAt(uint64_t offset, std::span<const std::byte> bytes);
   OutputFile file_;
   uint32_t count_ = 0;

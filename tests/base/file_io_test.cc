@@ -95,6 +95,10 @@ TEST(OutputFile, BuffersPatchesAndReadsBack) {
   std::array<std::byte, 6> piece{};
   ASSERT_OK(file->ReadBack(0, piece));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(piece.data()), 6), "HEadxx");
+  ASSERT_OK(file->Append("too much"));
+  ASSERT_OK(file->Truncate(file->size() - 9));
+  EXPECT_EQ(file->Truncate(file->size() + 1).code(), ErrorCode::kInternal);
+  ASSERT_OK(file->Append(std::string_view("\0", 1)));
   ASSERT_OK(file->Finish(true));
   EXPECT_EQ(ReadAll(folder.Path("a")), "HEad" + large + std::string(5000, '\0'));
   EXPECT_EQ(OutputFile::Create(folder.Path("a")).status().code(), ErrorCode::kIo);
