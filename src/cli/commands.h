@@ -124,6 +124,39 @@ struct GenerateArguments {
   bool json = false;
 };
 int Generate(const GenerateArguments& arguments);
+struct RewriteArguments {
+  std::string path;
+  std::string output;
+  std::vector<std::string> passes;  ///< "name,name=key:value;key:value", run in order
+  bool verify_each = false;
+  bool print_changed = false;
+  bool time_passes = false;
+  bool verify_equal = false;
+  bool list_passes = false;
+};
+int Rewrite(const RewriteArguments& arguments);
+
+struct DiffArguments {
+  std::string a;
+  std::string b;
+  bool json = false;
+};
+int Diff(const DiffArguments& arguments);
+
+struct EqualArguments {
+  std::string a;
+  std::string b;
+  int steps = 16;
+  double atol = 0;
+  double rtol = 0;
+  uint64_t seed = 0;
+  int64_t query_length = 0;
+  std::vector<std::string> input_kinds;  ///< NAME=KIND
+  std::vector<std::string> functions;    ///< NAME or A=B
+  std::vector<std::string> names;        ///< A=B
+  bool json = false;
+};
+int Equal(const EqualArguments& arguments);
 
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "format/package.h"
+#include "passes/diff.h"
+#include "passes/documentation.h"
+#include "passes/equal.h"
+#include "passes/pass.h"
+
+namespace milwright::cli {
+namespace {
+
+// Sums that run in another order agree within this (issue 3).
+constexpr double kReorderedTolerance = 1e-3;
+
+Result<std::vector<PassUse>> ParseAll(const std::vector<std::string>& texts) {
+  std::vector<PassUse> uses;
+  for (const std::string& text : texts) {
+    MW_ASSIGN_OR_RETURN(std::vector<PassUse> parsed, ParsePasses(text));
+    uses.insert(uses.end(), parsed.begin(), parsed.end());
+  }
+  return uses;
+}
+
+void PrintChange(const Pass& pass, const Program& before, const Program& after) {
+  std::cout << Styled(fmt::format("{}:", pass.name), Style::kBold) << "\n" << DiffText(DiffPrograms(before, after));
+}
+
+void PrintResults(const RewriteArguments& arguments, const std::vector<PassResult>& results) {
+  std::vector<std::vector<std::string>> rows;
+  for (const PassResult& result : results) {
+    rows.push_back({result.name, result.changed ? "changed" : "unchanged"});
+    if (arguments.time_passes) rows.back().push_back(fmt::format("{:.1f} ms", result.seconds * 1e3));
+    for (const std::string& note : result.report.notes) rows.push_back({"", note});
+    for (const std::string& note : result.report.assumptions) rows.push_back({"", "assumes: " + note});
+  }
+  std::cout << Table(rows);
+}
+
+// Runs both; prints what differs. The exit code.
+int VerifyEqual(const ModelSpec& before, const ModelSpec& after, const std::vector<PassUse>& uses) {
+  CompareOptions options;
+  for (const PassUse& use : uses) {
+    if (use.pass->exactness == Exactness::kReordered) options.tolerance.atol = kReorderedTolerance;
+    if (use.pass->name == "rename") {
+      for (const auto& [from, to] : use.arguments.values()) options.names.insert_or_assign(from, to);
+    } else if (use.pass->name == "extract-function") {
+      options.functions = {{use.arguments.String("function"), "main"}};
+    }
+  }
+  const auto a = Model::FromSpec(std::make_shared<const ModelSpec>(before.Clone()));
+  if (!a.ok()) return Fail(a.status());
+  const auto b = Model::FromSpec(std::make_shared<const ModelSpec>(after.Clone()));
+  if (!b.ok()) return Fail(b.status());
+  const auto report = CompareModels(*a, *b, options);
+  if (!report.ok()) return Fail(report.status().WithContext("comparing before and after"));
+  if (report->equal()) {
+    std::cout << fmt::format("equal over {} steps\n", report->steps);
+    return kFine;
+  }
+  for (const std::string& fault : report->faults) std::cerr << "milwright: not equal: " << fault << "\n";
+  for (const ComparedValue& value : report->values) {
+    if (!value.worst.passed()) std::cerr << "milwright: not equal: " << DescribeDifference(value) << "\n";
+  }
+  return kFindings;
+}
+
+}  // namespace
+
+int Rewrite(const RewriteArguments& arguments) {
+  if (arguments.list_passes) {
+    std::cout << PassesPage();
+    return kFine;
+  }
+  if (arguments.path.empty() || arguments.output.empty() || arguments.passes.empty()) {
+    return Fail(
+        Status(ErrorCode::kUsage, "rewrite takes a package, -o OUT and --pass; --list-passes shows the passes"));
+  }
+  const auto uses = ParseAll(arguments.passes);
+  if (!uses.ok()) return Fail(uses.status());
+  const auto before = OpenModel(arguments.path);
+  if (!before.ok()) return Fail(before.status());
+  ModelSpec model = before->Clone();
+  PassManagerOptions options;
+  options.verify_each = arguments.verify_each;
+  if (arguments.print_changed) options.on_changed = PrintChange;
+  const auto results = RunPasses(model, *uses, options);
+  if (!results.ok()) return Fail(results.status().WithContext(arguments.path));
+  PrintResults(arguments, *results);
+  if (arguments.verify_equal) {
+    if (const int code = VerifyEqual(*before, model, *uses); code != kFine) return code;
+  }
+  if (const Status status = WriteModel(model, arguments.output); !status.ok()) return Fail(status);
+  return kFine;
+}
+
+}  // namespace milwright::cli
