@@ -223,106 +223,106 @@ class CommandLine {
     verb->add_flag("--ignore-eos", generate_.ignore_eos, "Go on behind the end token");
     verb->add_flag("--show-prompt", generate_.show_prompt, "Print the prompt before the text");
     verb->add_flag("--json", generate_.json, "Print events as JSON lines");
-    void AddRewrite() {
-      CLI::App* verb =
-          Add("rewrite", "Change a package by passes, and write the result as a new package",
-              "milwright rewrite Model.mlpackage -o New.mlpackage --pass dead-code-elimination --verify-equal",
-              rewrite_, Rewrite);
-      verb->add_option("PATH", rewrite_.path, "A .mlpackage, .mlmodelc or .mlmodel");
-      verb->add_option("-o,--output", rewrite_.output, "The package to write; an existing one is replaced whole");
-      verb->add_option("--pass", rewrite_.passes,
-                       "Passes to run in order, NAME,NAME=KEY:VALUE;KEY:VALUE (may be given more than once)");
-      verb->add_flag("--verify-each", rewrite_.verify_each, "Verify the program after every pass");
-      verb->add_flag("--print-changed", rewrite_.print_changed, "Print what each pass changed");
-      verb->add_flag("--time-passes", rewrite_.time_passes, "Print how long each pass took");
-      verb->add_flag("--verify-equal", rewrite_.verify_equal,
-                     "Run the package before and after on the same inputs; write only when they are equal");
-      verb->add_flag("--list-passes", rewrite_.list_passes, "Print every pass with its options");
-    }
+  }
 
-    static void AddPair(CLI::App * verb, std::string & a, std::string & b) {
-      verb->add_option("A", a, "A .mlpackage, .mlmodelc or .mlmodel")->required();
-      verb->add_option("B", b, "The package to compare with it")->required();
-    }
+  void AddRewrite() {
+    CLI::App* verb =
+        Add("rewrite", "Change a package by passes, and write the result as a new package",
+            "milwright rewrite Model.mlpackage -o New.mlpackage --pass dead-code-elimination --verify-equal", rewrite_,
+            Rewrite);
+    verb->add_option("PATH", rewrite_.path, "A .mlpackage, .mlmodelc or .mlmodel");
+    verb->add_option("-o,--output", rewrite_.output, "The package to write; an existing one is replaced whole");
+    verb->add_option("--pass", rewrite_.passes,
+                     "Passes to run in order, NAME,NAME=KEY:VALUE;KEY:VALUE (may be given more than once)");
+    verb->add_flag("--verify-each", rewrite_.verify_each, "Verify the program after every pass");
+    verb->add_flag("--print-changed", rewrite_.print_changed, "Print what each pass changed");
+    verb->add_flag("--time-passes", rewrite_.time_passes, "Print how long each pass took");
+    verb->add_flag("--verify-equal", rewrite_.verify_equal,
+                   "Run the package before and after on the same inputs; write only when they are equal");
+    verb->add_flag("--list-passes", rewrite_.list_passes, "Print every pass with its options");
+  }
 
-    void AddDiff() {
-      CLI::App* verb = Add("diff", "Show what differs between two programs, operation by operation",
-                           "milwright diff Old.mlpackage New.mlpackage", diff_, Diff);
-      AddPair(verb, diff_.a, diff_.b);
-      AddJson(verb, diff_.json);
-    }
+  static void AddPair(CLI::App* verb, std::string& a, std::string& b) {
+    verb->add_option("A", a, "A .mlpackage, .mlmodelc or .mlmodel")->required();
+    verb->add_option("B", b, "The package to compare with it")->required();
+  }
 
-    void AddEqual() {
-      CLI::App* verb = Add("equal", "Run two packages on the same inputs and compare all they give and remember",
-                           "milwright equal Old.mlpackage New.mlpackage --steps 32 --atol 1e-3", equal_, Equal);
-      AddPair(verb, equal_.a, equal_.b);
-      verb->add_option("--steps", equal_.steps, "Steps of each function")
-          ->check(CLI::PositiveNumber)
-          ->capture_default_str();
-      verb->add_option("--atol", equal_.atol, "Absolute tolerance; 0: bit exact")->check(CLI::NonNegativeNumber);
-      verb->add_option("--rtol", equal_.rtol, "Relative tolerance")->check(CLI::NonNegativeNumber);
-      verb->add_option("--seed", equal_.seed, "Seed of the inputs")->check(CLI::NonNegativeNumber);
-      verb->add_option("--query-length", equal_.query_length, "Rows of a step where the package leaves them open")
-          ->check(CLI::PositiveNumber);
-      verb->add_option("--input-kind", equal_.input_kinds,
-                       "NAME=KIND (ring-position:W): what an input stands for, where that is not found");
-      verb->add_option("--function", equal_.functions, "Only this function: NAME, or A's name = B's name");
-      verb->add_option("--rename", equal_.names, "A's name of a feature = B's name");
-      AddJson(verb, equal_.json);
-    }
+  void AddDiff() {
+    CLI::App* verb = Add("diff", "Show what differs between two programs, operation by operation",
+                         "milwright diff Old.mlpackage New.mlpackage", diff_, Diff);
+    AddPair(verb, diff_.a, diff_.b);
+    AddJson(verb, diff_.json);
+  }
 
-    // One line that says what is wrong, with the nearest word that would have been right.
-    int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
-      std::string message = error.what();
-      std::vector<std::string> known;
-      std::string word;
-      const CLI::App* verb = nullptr;
-      for (const Verb& candidate : verbs_) {
-        known.push_back(candidate.app->get_name());
-        if (argc > 1 && candidate.app->get_name() == argv[1]) verb = candidate.app;
+  void AddEqual() {
+    CLI::App* verb = Add("equal", "Run two packages on the same inputs and compare all they give and remember",
+                         "milwright equal Old.mlpackage New.mlpackage --steps 32 --atol 1e-3", equal_, Equal);
+    AddPair(verb, equal_.a, equal_.b);
+    verb->add_option("--steps", equal_.steps, "Steps of each function")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    verb->add_option("--atol", equal_.atol, "Absolute tolerance; 0: bit exact")->check(CLI::NonNegativeNumber);
+    verb->add_option("--rtol", equal_.rtol, "Relative tolerance")->check(CLI::NonNegativeNumber);
+    verb->add_option("--seed", equal_.seed, "Seed of the inputs")->check(CLI::NonNegativeNumber);
+    verb->add_option("--query-length", equal_.query_length, "Rows of a step where the package leaves them open")
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--input-kind", equal_.input_kinds,
+                     "NAME=KIND (ring-position:W): what an input stands for, where that is not found");
+    verb->add_option("--function", equal_.functions, "Only this function: NAME, or A's name = B's name");
+    verb->add_option("--rename", equal_.names, "A's name of a feature = B's name");
+    AddJson(verb, equal_.json);
+  }
+
+  // One line that says what is wrong, with the nearest word that would have been right.
+  int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
+    std::string message = error.what();
+    std::vector<std::string> known;
+    std::string word;
+    const CLI::App* verb = nullptr;
+    for (const Verb& candidate : verbs_) {
+      known.push_back(candidate.app->get_name());
+      if (argc > 1 && candidate.app->get_name() == argv[1]) verb = candidate.app;
+    }
+    if (argc > 1 && verb == nullptr && argv[1][0] != '-') {
+      word = argv[1];
+      message = "there is no verb '" + word + "'";
+    } else if (verb != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+      known.clear();
+      for (const CLI::Option* option : verb->get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
       }
-      if (argc > 1 && verb == nullptr && argv[1][0] != '-') {
-        word = argv[1];
-        message = "there is no verb '" + word + "'";
-      } else if (verb != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-        known.clear();
-        for (const CLI::Option* option : verb->get_options()) {
-          for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-        }
-        for (int i = 2; i < argc && word.empty(); ++i) {
-          const std::string candidate = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
-          if (candidate.starts_with("--") && std::find(known.begin(), known.end(), candidate) == known.end())
-            word = candidate;
-        }
-        if (!word.empty()) message = "there is no option '" + word + "'";
+      for (int i = 2; i < argc && word.empty(); ++i) {
+        const std::string candidate = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+        if (candidate.starts_with("--") && std::find(known.begin(), known.end(), candidate) == known.end())
+          word = candidate;
       }
-      const std::string nearest = word.empty() ? std::string() : NearestWord(word, known);
-      if (!nearest.empty()) message += "; did you mean '" + nearest + "'?";
-      std::fprintf(stderr, "milwright: error: %s\nRun 'milwright %s--help' for what it takes.\n", message.c_str(),
-                   verb != nullptr ? (verb->get_name() + " ").c_str() : "");
-      return kUsage;
+      if (!word.empty()) message = "there is no option '" + word + "'";
     }
+    const std::string nearest = word.empty() ? std::string() : NearestWord(word, known);
+    if (!nearest.empty()) message += "; did you mean '" + nearest + "'?";
+    std::fprintf(stderr, "milwright: error: %s\nRun 'milwright %s--help' for what it takes.\n", message.c_str(),
+                 verb != nullptr ? (verb->get_name() + " ").c_str() : "");
+    return kUsage;
+  }
 
-    CLI::App app_;
-    std::vector<Verb> verbs_;
-    InfoArguments info_;
-    PrintArguments print_;
-    RunArguments run_;
-    CheckArguments check_;
-    ExplainArguments explain_;
-    BuildArguments build_;
-    VerifyArguments verify_;
-    GenerateArguments generate_;
-    RewriteArguments rewrite_;
-    DiffArguments diff_;
-    EqualArguments equal_;
-  };
+  CLI::App app_;
+  std::vector<Verb> verbs_;
+  InfoArguments info_;
+  PrintArguments print_;
+  RunArguments run_;
+  CheckArguments check_;
+  ExplainArguments explain_;
+  BuildArguments build_;
+  VerifyArguments verify_;
+  GenerateArguments generate_;
+  RewriteArguments rewrite_;
+  DiffArguments diff_;
+  EqualArguments equal_;
+};
 
 }  // namespace
 
-int Main(int argc, const char* const* argv) {
-  return CommandLine().Main(argc, argv);
-}
+int Main(int argc, const char* const* argv) { return CommandLine().Main(argc, argv); }
 
 int Fail(const Status& status) {
   std::fprintf(stderr, "milwright: error: %s\n", status.message().c_str());
