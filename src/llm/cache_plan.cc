@@ -82,8 +82,9 @@ void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::str
         "(field report rule K12)");
   }
   if (choice.hybrid == CacheStorage::kState && plan.HasMixer(Mixer::kDeltaNet)) {
-    warnings.emplace_back("recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
-                          "ones in fp32 keep them");
+    warnings.emplace_back(
+        "recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
+        "ones in fp32 keep them");
   }
   const bool windowed = choice.update == UpdateForm::kRing || choice.update == UpdateForm::kShift;
   if (windowed && HasFullAttention(plan)) {

@@ -21,8 +21,8 @@ struct CacheChoice {
   UpdateForm update = UpdateForm::kSlice;
   CacheStorage hybrid = CacheStorage::kExplicitWhole;  ///< of conv and recurrent caches
   int64_t context_length = 0;
-  DataType explicit_dtype = DataType::kFp16;         ///< of explicit K and V
-  DataType hybrid_dtype = DataType::kFp16;           ///< of explicit conv and recurrent caches
+  DataType explicit_dtype = DataType::kFp16;  ///< of explicit K and V
+  DataType hybrid_dtype = DataType::kFp16;    ///< of explicit conv and recurrent caches
 };
 
 /// Checks the combination against the validity table and fills in defaults. kUsage with the reason when it is not
