@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/openat2.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -173,6 +175,7 @@ Status OutputFile::PatchAt(uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
+<<<<<<< HEAD
 Status OutputFile::Truncate(uint64_t size) {
   if (size > size_) return {ErrorCode::kInternal, path_ + ": cannot be cut to more than was written"};
   MW_RETURN_IF_ERROR(Flush());
@@ -182,6 +185,23 @@ Status OutputFile::Truncate(uint64_t size) {
   }
   size_ = size;
   return {};
+=======
+MappedRange::~MappedRange() {
+  if (!pages_.empty()) ::munmap(const_cast<std::byte*>(pages_.data()), pages_.size());
+}
+
+Result<std::shared_ptr<const MappedRange>> OutputFile::MapBack(uint64_t offset, uint64_t bytes) {
+  if (offset > size_ || bytes > size_ - offset) {
+    return Status(ErrorCode::kInternal, fmt::format("{}: a map at {} lies beyond what was written", path_, offset));
+  }
+  MW_RETURN_IF_ERROR(Flush());
+  if (bytes == 0) return std::make_shared<const MappedRange>(std::span<const std::byte>(), 0, 0);
+  const uint64_t skip = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto size = static_cast<size_t>(skip + bytes);
+  void* pages = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_.get(), static_cast<off_t>(offset - skip));
+  if (pages == MAP_FAILED) return WriteError(path_, "cannot map");
+  return std::make_shared<const MappedRange>(std::span(static_cast<const std::byte*>(pages), size), skip, bytes);
+>>>>>>> llm
 }
 
 Status OutputFile::ReadBack(uint64_t offset, std::span<std::byte> out) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,21 @@ Status CheckRelativePath(const std::string& root, const std::string& relative);
 /// outside `root` (openat2 with RESOLVE_BENEATH; where the kernel lacks it, by comparing resolved paths).
 Result<UniqueFd> OpenBeneath(const std::string& root, const std::string& relative);
 
+/// A part of a file, mapped for reading.
+class MappedRange {
+ public:
+  MappedRange(std::span<const std::byte> pages, uint64_t skip, uint64_t bytes)
+      : pages_(pages), bytes_(pages.subspan(skip, bytes)) {}
+  ~MappedRange();
+  MappedRange(const MappedRange&) = delete;
+  MappedRange& operator=(const MappedRange&) = delete;
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> pages_;
+  std::span<const std::byte> bytes_;
+};
+
 /// A new file, written from front to back; small parts may be patched afterwards.
 class OutputFile {
  public:
@@ -46,8 +62,13 @@ class OutputFile {
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
   /// Reads bytes that were already appended.
   Status ReadBack(uint64_t offset, std::span<std::byte> out);
+<<<<<<< HEAD
   /// Takes back what was appended beyond `size`.
   Status Truncate(uint64_t size);
+=======
+  /// Maps bytes that were already appended, for reading; the map outlives the file object and a later rename.
+  Result<std::shared_ptr<const MappedRange>> MapBack(uint64_t offset, uint64_t bytes);
+>>>>>>> llm
   /// Bytes appended so far.
   [[nodiscard]] uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -2,7 +2,11 @@
 #ifndef MILWRIGHT_FORMAT_PACKAGE_H_
 #define MILWRIGHT_FORMAT_PACKAGE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "mil/model.h"
@@ -46,6 +50,29 @@ struct WriteOptions {
   /// bools and strings stay in the model file. Constants that were read from a weight file go there in any case.
   int64_t blob_threshold = 10;
   bool durable = true;  ///< wait until the disk has everything; off only for throw-away files in tests and benchmarks
+};
+
+/// A package in the making. Large weights may be streamed into it before there is a model that uses them; the rest is
+/// what WriteModel does. Without `Write` nothing is left behind.
+class PackageWriter {
+ public:
+  /// `path` as for WriteModel.
+  static Result<PackageWriter> Create(const std::string& path, const WriteOptions& options = {});
+  PackageWriter(PackageWriter&&) noexcept;
+  PackageWriter& operator=(PackageWriter&&) = delete;
+  ~PackageWriter();
+
+  /// Writes a weight ahead: see WeightWriter::AddStreamed. A constant of the model that is this tensor, or a reshaped
+  /// one, is not written again.
+  Result<Tensor> AddWeight(const TensorType& type,
+                           const std::function<Status(const std::function<Status(std::span<const std::byte>)>&)>& fill);
+  /// Writes everything else and puts the package in its place. May be called once.
+  Status Write(const ModelSpec& model);
+
+ private:
+  struct Impl;
+  explicit PackageWriter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Writes `model` to `path`, whose name must end in ".mlpackage". The same model gives the same bytes. The package is

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -81,17 +82,55 @@ Status WriteFileInto(const std::string& path, std::string_view content, bool dur
   return file.Finish(durable);
 }
 
-// Fills the folder `package` with the files of `model`.
-Status WriteFiles(const ModelSpec& model, const std::string& package, const WriteOptions& options) {
-  const std::string data = package + "/Data/com.apple.CoreML";
-  MW_RETURN_IF_ERROR(MakeFolder(data));
+}  // namespace
+
+struct PackageWriter::Impl {
+  Impl(StagedDirectory staged, const WriteOptions& options) : staged(std::move(staged)), options(options) {}
+
+  [[nodiscard]] std::string Data() const { return staged.path() + "/Data/com.apple.CoreML"; }
+
+  /// The weight file, made when the first blob comes.
+  Result<WeightWriter*> Weights() {
+    if (!weights) {
+      MW_RETURN_IF_ERROR(MakeFolder(Data() + "/weights"));
+      MW_ASSIGN_OR_RETURN(weights, WeightWriter::Create(Data() + "/weights/weight.bin"));
+    }
+    return &*weights;
+  }
+
+  StagedDirectory staged;
+  WriteOptions options;
   std::optional<WeightWriter> weights;
+};
+
+PackageWriter::PackageWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PackageWriter::PackageWriter(PackageWriter&&) noexcept = default;
+PackageWriter::~PackageWriter() = default;
+
+Result<PackageWriter> PackageWriter::Create(const std::string& path, const WriteOptions& options) {
+  std::string target = path;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  if (!target.ends_with(".mlpackage")) {
+    return Status(ErrorCode::kUsage, path + ": the name of a package ends in .mlpackage");
+  }
+  MW_RETURN_IF_ERROR(CheckTarget(target));
+  MW_ASSIGN_OR_RETURN(StagedDirectory staged, StagedDirectory::Create(target));
+  auto impl = std::make_unique<Impl>(std::move(staged), options);
+  MW_RETURN_IF_ERROR(MakeFolder(impl->Data()));
+  return PackageWriter(std::move(impl));
+}
+
+Result<Tensor> PackageWriter::AddWeight(const TensorType& type,
+                                        const std::function<Status(const WeightWriter::Emit&)>& fill) {
+  MW_ASSIGN_OR_RETURN(WeightWriter * weights, impl_->Weights());
+  return weights->AddStreamed(type, fill);
+}
+
+Status PackageWriter::Write(const ModelSpec& model) {
+  const WriteOptions& options = impl_->options;
   std::map<StorageKey, uint64_t> known;
   const auto store = [&](const Tensor& tensor) -> Result<BlobReference> {
-    if (!weights) {
-      MW_RETURN_IF_ERROR(MakeFolder(data + "/weights"));
-      MW_ASSIGN_OR_RETURN(weights, WeightWriter::Create(data + "/weights/weight.bin"));
-    }
+    MW_ASSIGN_OR_RETURN(WeightWriter * weights, impl_->Weights());
     const auto [it, is_new] = known.try_emplace(KeyOf(tensor), 0);
     if (is_new) {
       MW_ASSIGN_OR_RETURN(it->second, weights->Add(tensor));
@@ -100,23 +139,16 @@ Status WriteFiles(const ModelSpec& model, const std::string& package, const Writ
   };
   MW_ASSIGN_OR_RETURN(const std::string bytes,
                       WriteModelProtobuf(model, PackageBlobPolicy(options.blob_threshold), store));
-  if (weights) MW_RETURN_IF_ERROR(weights->Finish(options.durable));
-  MW_RETURN_IF_ERROR(WriteFileInto(data + "/model.mlmodel", bytes, options.durable));
-  return WriteFileInto(package + "/Manifest.json", ManifestFor(bytes, weights.has_value()), options.durable);
+  if (impl_->weights) MW_RETURN_IF_ERROR(impl_->weights->Finish(options.durable));
+  MW_RETURN_IF_ERROR(WriteFileInto(impl_->Data() + "/model.mlmodel", bytes, options.durable));
+  MW_RETURN_IF_ERROR(WriteFileInto(impl_->staged.path() + "/Manifest.json",
+                                   ManifestFor(bytes, impl_->weights.has_value()), options.durable));
+  return impl_->staged.Commit(options.durable);
 }
 
-}  // namespace
-
 Status WriteModel(const ModelSpec& model, const std::string& path, const WriteOptions& options) {
-  std::string target = path;
-  while (target.size() > 1 && target.back() == '/') target.pop_back();
-  if (!target.ends_with(".mlpackage")) {
-    return {ErrorCode::kUsage, path + ": the name of a package ends in .mlpackage"};
-  }
-  MW_RETURN_IF_ERROR(CheckTarget(target));
-  MW_ASSIGN_OR_RETURN(StagedDirectory staged, StagedDirectory::Create(target));
-  MW_RETURN_IF_ERROR(WriteFiles(model, staged.path(), options));
-  return staged.Commit(options.durable);
+  MW_ASSIGN_OR_RETURN(PackageWriter writer, PackageWriter::Create(path, options));
+  return writer.Write(model);
 }
 
 Result<std::string> PackageIdentity(const ModelSpec& model) {

@@ -193,6 +193,7 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
   }
   // The bytes are hashed while they are written, which reads them once; a duplicate is taken back.
   const std::span<const std::byte> bytes = tensor.bytes();
+<<<<<<< HEAD
   const uint64_t before = file_.size();
   MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(before) - before));
   const uint64_t offset = file_.size();
@@ -210,6 +211,13 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
     done += piece.size();
   }
   const Key key{*number, metadata.bytes, metadata.padding_bits, hash.Value()};
+=======
+  if (const auto it = streamed_.find(bytes.data()); it != streamed_.end()) {
+    const bool same = it->second.type_number == *number && it->second.range->bytes().size() == bytes.size();
+    if (same) return it->second.offset;
+  }
+  const Key key{*number, bytes.size(), PaddingBits(tensor.type(), bytes.size()), HashContent(bytes)};
+>>>>>>> llm
   const auto [first, last] = stored_.equal_range(key);
   for (auto it = first; it != last; ++it) {
     MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
@@ -233,6 +241,45 @@ Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> b
   return true;
 }
 
+<<<<<<< HEAD
+=======
+Result<uint64_t> WeightWriter::AppendMetadata(const Key& key) {
+  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
+  const uint64_t offset = file_.size();
+  Metadata metadata;
+  metadata.type = key.type_number;
+  metadata.bytes = key.bytes;
+  metadata.data_offset = offset + sizeof(Metadata);
+  metadata.padding_bits = key.padding_bits;
+  MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
+  ++count_;
+  return offset;
+}
+
+Result<uint64_t> WeightWriter::Append(const Key& key, std::span<const std::byte> bytes) {
+  MW_ASSIGN_OR_RETURN(const uint64_t offset, AppendMetadata(key));
+  MW_RETURN_IF_ERROR(file_.Append(bytes));
+  return offset;
+}
+
+Result<Tensor> WeightWriter::AddStreamed(const TensorType& type, const std::function<Status(const Emit&)>& fill) {
+  const std::optional<uint32_t> number = BlobDataTypeNumber(type.dtype);
+  if (!number) return Status(ErrorCode::kUsage, fmt::format("a weight file cannot hold {}", TypeToString(type)));
+  MW_ASSIGN_OR_RETURN(const int64_t size, ByteSize(type));
+  const auto bytes = static_cast<uint64_t>(size);
+  MW_ASSIGN_OR_RETURN(const uint64_t offset, AppendMetadata({*number, bytes, PaddingBits(type, bytes), 0}));
+  const uint64_t start = file_.size();
+  MW_RETURN_IF_ERROR(fill([this](std::span<const std::byte> piece) { return file_.Append(piece); }));
+  if (file_.size() - start != bytes) {
+    return Status(ErrorCode::kInternal,
+                  fmt::format("{} bytes were given for a blob of {}", file_.size() - start, TypeToString(type)));
+  }
+  MW_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedRange> range, file_.MapBack(start, bytes));
+  if (bytes > 0) streamed_[range->bytes().data()] = {range, *number, offset};
+  return Tensor::Borrow(type, range->bytes(), range);
+}
+
+>>>>>>> llm
 Status WeightWriter::Finish(bool durable) {
   Header header;
   header.count = count_;

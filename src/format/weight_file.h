@@ -3,6 +3,7 @@
 #define MILWRIGHT_FORMAT_WEIGHT_FILE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -69,6 +70,11 @@ class WeightWriter {
   /// Stores `tensor` unless its content is there already; returns the offset of its metadata record. kUsage for a data
   /// type that weight.bin cannot hold.
   Result<uint64_t> Add(const Tensor& tensor);
+  /// Adds a blob of `type` whose bytes come piece by piece: `fill` hands them to the function it is given, in order,
+  /// and all of them. The blob is not compared with others. Gives it back as a tensor borrowed from the file, which
+  /// `Add` recognises. kInternal when `fill` hands over another number of bytes.
+  using Emit = std::function<Status(std::span<const std::byte>)>;
+  Result<Tensor> AddStreamed(const TensorType& type, const std::function<Status(const Emit&)>& fill);
   /// Writes the number of blobs into the header and closes the file.
   Status Finish(bool durable);
 
@@ -85,10 +91,22 @@ class WeightWriter {
     uint64_t hash = 0;
     auto operator<=>(const Key&) const = default;
   };
+<<<<<<< HEAD
+=======
+  /// A blob that was streamed, by where its map lies.
+  struct Streamed {
+    std::shared_ptr<const MappedRange> range;  ///< kept, so that no other bytes come to lie at the address
+    uint32_t type_number = 0;
+    uint64_t offset = 0;
+  };
+  Result<uint64_t> Append(const Key& key, std::span<const std::byte> bytes);
+  Result<uint64_t> AppendMetadata(const Key& key);
+>>>>>>> llm
   Result<bool> HoldsAt(uint64_t offset, std::span<const std::byte> bytes);
   OutputFile file_;
   uint32_t count_ = 0;
   std::multimap<Key, uint64_t> stored_;  ///< offsets of the metadata records
+  std::map<const std::byte*, Streamed> streamed_;
 };
 
 }  // namespace milwright

@@ -82,13 +82,8 @@ class CheckpointBuild {
     report_.notes = model.notes;
     MW_ASSIGN_OR_RETURN(build_, PlanBuild(options_, model, tensors, report_.warnings, report_.notes));
     MW_RETURN_IF_ERROR(MakeFolder(options_.output));
-    MW_ASSIGN_OR_RETURN(weights_, MakeWeights(std::move(tensors)));
+    weights_.emplace(file_, std::move(tensors));
     return Status::Ok();
-  }
-
-  Result<std::optional<WeightSource>> MakeWeights(CheckpointTensors tensors) {
-    MW_ASSIGN_OR_RETURN(WeightSource weights, WeightSource::Create(file_, std::move(tensors), options_.output));
-    return std::optional<WeightSource>(std::move(weights));
   }
 
   /// Functions by the contract's names.
@@ -140,7 +135,6 @@ class CheckpointBuild {
         MW_RETURN_IF_ERROR(WritePackage(stage, functions, name, entry));
       }
       manifest_.stages.push_back(std::move(entry));
-      weights_->Release();
       if (stage.role == PackageRole::kBody) ++chunk;
     }
     return Status::Ok();
@@ -148,15 +142,20 @@ class CheckpointBuild {
 
   Status WritePackage(const StageSpec& stage, const std::vector<FunctionOption>& functions, const std::string& name,
                       ManifestStage& entry) {
+    const std::string file = name + ".mlpackage";
+    WriteOptions write;
+    write.durable = options_.durable;
+    MW_ASSIGN_OR_RETURN(PackageWriter writer, PackageWriter::Create(Output(file), write));
+    weights_->SetSink([&writer](const TensorType& type, const std::function<Status(const EmitBytes&)>& fill) {
+      return writer.AddWeight(type, fill);
+    });
     std::vector<ManifestFunction> written;
     auto spec = BuildPackage(build_, stage, functions, *weights_, written);
     MW_RETURN_IF_ERROR(spec.status().ok() ? Status::Ok() : spec.status().WithContext(name));
     MW_RETURN_IF_ERROR(CheckContract(*spec, written).WithContext(name));
     spec->description.metadata.user_defined["com.milwright.tool"] = options_.tool;
-    const std::string file = name + ".mlpackage";
-    WriteOptions write;
-    write.durable = options_.durable;
-    MW_RETURN_IF_ERROR(WriteModel(*spec, Output(file), write));
+    MW_RETURN_IF_ERROR(writer.Write(*spec));
+    weights_->SetSink({});
     report_.packages.push_back({file, TreeBytes(Output(file))});
     for (ManifestFunction& function : written) {
       function.package = file;
@@ -167,12 +166,13 @@ class CheckpointBuild {
 
   /// Writes a table of the checkpoint as fp16 rows.
   Result<ManifestSidecar> WriteTable(std::string_view role, const std::string& file, double scale) {
-    MW_ASSIGN_OR_RETURN(const Tensor table, weights_->Load(kNoLayer, role, DataType::kFp16));
     MW_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::Create(Output(file)));
-    MW_RETURN_IF_ERROR(out.file().Append(table.bytes()));
+    MW_RETURN_IF_ERROR(weights_->Stream(kNoLayer, role, DataType::kFp16,
+                                        [&](std::span<const std::byte> piece) { return out.file().Append(piece); }));
     MW_RETURN_IF_ERROR(out.Commit(options_.durable));
     report_.other_files.push_back(file);
-    return ManifestSidecar{file, table.shape()[0], table.shape()[1], scale};
+    const Shape& shape = weights_->Find(kNoLayer, role)->shape;
+    return ManifestSidecar{file, shape[0], shape[1], scale};
   }
 
   Status WriteSidecars() {

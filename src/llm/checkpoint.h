@@ -2,9 +2,12 @@
 #ifndef MILWRIGHT_LLM_CHECKPOINT_H_
 #define MILWRIGHT_LLM_CHECKPOINT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,37 +46,39 @@ struct CheckpointTensors {
 /// or no float type, or unexpected.
 Result<CheckpointTensors> BindTensors(const Family& family, const ModelPlan& plan, const Safetensors& file);
 
-/// Converted weights. Tensors that need no change are borrowed from the checkpoint's map. Others are converted once,
-/// into an unlinked file in `spill_folder` that is mapped, so that their pages can leave memory; `Release` gives the
-/// space back.
+/// Where converted weights go: takes the type and a function that hands over the bytes piece by piece, and gives the
+/// tensor, borrowed from wherever it was put (PackageWriter::AddWeight).
+using EmitBytes = std::function<Status(std::span<const std::byte>)>;
+using WeightSink = std::function<Result<Tensor>(const TensorType&, const std::function<Status(const EmitBytes&)>&)>;
+
+/// Weights in the data type of a build, converted when they are asked for, piece by piece.
 class WeightSource {
  public:
-  static Result<WeightSource> Create(std::shared_ptr<const Safetensors> file, CheckpointTensors tensors,
-                                     const std::string& spill_folder);
-  WeightSource(WeightSource&&) noexcept;
-  WeightSource& operator=(WeightSource&&) noexcept;
-  ~WeightSource();
+  WeightSource(std::shared_ptr<const Safetensors> file, CheckpointTensors tensors)
+      : file_(std::move(file)), tensors_(std::move(tensors)) {}
+
+  /// Where `Load` puts converted tensors from now on; without a sink they are held in memory. Forgets the tensors
+  /// loaded so far.
+  void SetSink(WeightSink sink);
 
   [[nodiscard]] bool Has(int64_t layer, std::string_view role) const { return Find(layer, role) != nullptr; }
   /// The role's tensor; null when it is not bound.
   [[nodiscard]] const RoleTensor* Find(int64_t layer, std::string_view role) const;
   [[nodiscard]] const CheckpointTensors& tensors() const { return tensors_; }
-  [[nodiscard]] const Safetensors& file() const { return *file_; }
 
-  /// The role's tensor as fp16 or fp32, in its shape; values beyond fp16 are an error that names the tensor.
+  /// The role's tensor as fp16 or fp32, in its shape; values beyond fp16 are an error that names the tensor. The same
+  /// tensor when it is asked for again.
   Result<Tensor> Load(int64_t layer, std::string_view role, DataType dtype);
+  /// Hands over the bytes of the role's tensor, converted, in pieces of at most a few MB.
+  Status Stream(int64_t layer, std::string_view role, DataType dtype, const EmitBytes& emit) const;
   /// All values of a small tensor (at most 2^22 elements) as floats.
   Result<std::vector<float>> Values(int64_t layer, std::string_view role) const;
-  /// Forgets converted tensors; those that the caller still holds stay valid.
-  void Release();
 
  private:
-  class Spill;
-  WeightSource(std::shared_ptr<const Safetensors> file, CheckpointTensors tensors, std::unique_ptr<Spill> spill);
   std::shared_ptr<const Safetensors> file_;
   CheckpointTensors tensors_;
-  std::unique_ptr<Spill> spill_;
-  std::map<std::pair<const RoleTensor*, DataType>, Tensor> converted_;
+  WeightSink sink_;
+  std::map<std::pair<const RoleTensor*, DataType>, Tensor> loaded_;
 };
 
 /// SHA-256 (hexadecimal) over name, data type, shape and bytes of every tensor in name order: the same however the

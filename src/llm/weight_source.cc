@@ -1,14 +1,9 @@
-// WeightSource: rows of checkpoint tensors, converted into a mapped spill file.
-#include <fcntl.h>
+// WeightSource: rows of checkpoint tensors, converted piece by piece.
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
-#include "base/unique_fd.h"
 #include "llm/checkpoint.h"
 #include "llm/convert.h"
 
@@ -16,6 +11,7 @@ namespace milwright {
 namespace {
 
 constexpr int64_t kMaxValues = 1 << 22;
+constexpr size_t kPieceBytes = 1 << 20;
 
 struct Matrix {
   int64_t rows = 0;
@@ -37,76 +33,73 @@ int64_t SourceRow(const RoleTensor& role, int64_t row) {
 
 bool IsWhole(const RoleTensor& role) { return role.count == role.period; }
 
-}  // namespace
+Status Unbound(int64_t layer, std::string_view role) {
+  return {ErrorCode::kInternal, fmt::format("layer {}: no tensor has the role '{}'", layer, role)};
+}
 
-/// An unlinked file whose parts are mapped one tensor at a time.
-class WeightSource::Spill {
+/// Converts stored elements and hands them on, a piece at a time.
+class Conversion {
  public:
-  explicit Spill(std::string folder) : folder_(std::move(folder)) {}
+  Conversion(DataType source, DataType target, const std::string& tensor, const EmitBytes& emit)
+      : converter_(source, target),
+        from_width_(static_cast<size_t>(BitWidth(source)) / 8),
+        to_width_(static_cast<size_t>(BitWidth(target)) / 8),
+        plain_(source == target),
+        tensor_(tensor),
+        emit_(emit),
+        piece_(plain_ ? 0 : kPieceBytes) {}
 
-  struct Region {
-    std::byte* data = nullptr;
-    size_t size = 0;
-    std::shared_ptr<const UniqueFd> file;
-    off_t offset = 0;
-
-    Region() = default;
-    Region(const Region&) = delete;
-    Region& operator=(const Region&) = delete;
-    ~Region() {
-      if (data == nullptr) return;
-      ::munmap(data, size);
-      // Nobody can see these bytes any more: give the disk space back. Failing to do so only keeps it until the end.
-      ::fallocate(file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, static_cast<off_t>(size));
+  /// `count` elements that lie together.
+  Status Take(const std::byte* from, size_t count) {
+    if (plain_) return emit_(std::span(from, count * from_width_));
+    const size_t step = kPieceBytes / to_width_;
+    for (size_t done = 0; done < count; done += step) {
+      const size_t now = std::min(step, count - done);
+      if (!converter_.Convert(from + done * from_width_, piece_.data(), now)) {
+        return {ErrorCode::kPrecondition,
+                fmt::format("tensor '{}': has values beyond fp16's 65504; build with --compute fp32", tensor_)};
+      }
+      MW_RETURN_IF_ERROR(emit_(std::span(piece_).first(now * to_width_)));
     }
-  };
-
-  Result<std::shared_ptr<Region>> Allocate(size_t bytes) {
-    if (file_ == nullptr) MW_RETURN_IF_ERROR(Create());
-    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-    const size_t size = (bytes + page - 1) / page * page;
-    auto region = std::make_shared<Region>();
-    if (::ftruncate(file_->get(), end_ + static_cast<off_t>(size)) != 0) return Failure("grow");
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_->get(), end_);
-    if (data == MAP_FAILED) return Failure("map");
-    region->data = static_cast<std::byte*>(data);
-    region->size = size;
-    region->file = file_;
-    region->offset = end_;
-    end_ += static_cast<off_t>(size);
-    return region;
-  }
-
- private:
-  Status Failure(std::string_view what) const {
-    return {ErrorCode::kIo,
-            fmt::format("{}: cannot {} the file for converted weights: {}", folder_, what, std::strerror(errno))};
-  }
-
-  Status Create() {
-    std::string name = folder_ + "/.milwright-weights-XXXXXX";
-    UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
-    if (!fd.valid()) return Failure("make");
-    ::unlink(name.c_str());
-    file_ = std::make_shared<const UniqueFd>(std::move(fd));
     return Status::Ok();
   }
 
-  std::string folder_;
-  std::shared_ptr<const UniqueFd> file_;
-  off_t end_ = 0;
+ private:
+  Converter converter_;
+  size_t from_width_;
+  size_t to_width_;
+  bool plain_;
+  const std::string& tensor_;
+  const EmitBytes& emit_;
+  std::vector<std::byte> piece_;
 };
 
-WeightSource::WeightSource(std::shared_ptr<const Safetensors> file, CheckpointTensors tensors,
-                           std::unique_ptr<Spill> spill)
-    : file_(std::move(file)), tensors_(std::move(tensors)), spill_(std::move(spill)) {}
-WeightSource::WeightSource(WeightSource&&) noexcept = default;
-WeightSource& WeightSource::operator=(WeightSource&&) noexcept = default;
-WeightSource::~WeightSource() = default;
+/// Rows of a tensor stored as [columns, rows]: some rows at a time are gathered, so that its pages are met once each.
+Status StreamTransposed(const RoleTensor& role, const Tensor& source, const Matrix& matrix, Conversion& conversion) {
+  constexpr int64_t kTileRows = 64;
+  const size_t width = static_cast<size_t>(BitWidth(source.dtype())) / 8;
+  const auto columns = static_cast<size_t>(matrix.columns);
+  const auto stride = static_cast<size_t>(source.shape()[1]);
+  const std::byte* from = source.bytes().data();
+  std::vector<std::byte> tile(kTileRows * columns * width);
+  for (int64_t first = 0; first < matrix.rows; first += kTileRows) {
+    const auto height = static_cast<size_t>(std::min(kTileRows, matrix.rows - first));
+    for (size_t c = 0; c < columns; ++c) {
+      for (size_t i = 0; i < height; ++i) {
+        const auto at = static_cast<size_t>(SourceRow(role, first + static_cast<int64_t>(i)));
+        std::memcpy(tile.data() + (i * columns + c) * width, from + (c * stride + at) * width, width);
+      }
+    }
+    MW_RETURN_IF_ERROR(conversion.Take(tile.data(), height * columns));
+  }
+  return Status::Ok();
+}
 
-Result<WeightSource> WeightSource::Create(std::shared_ptr<const Safetensors> file, CheckpointTensors tensors,
-                                          const std::string& spill_folder) {
-  return WeightSource(std::move(file), std::move(tensors), std::make_unique<Spill>(spill_folder));
+}  // namespace
+
+void WeightSource::SetSink(WeightSink sink) {
+  loaded_.clear();
+  sink_ = std::move(sink);
 }
 
 const RoleTensor* WeightSource::Find(int64_t layer, std::string_view role) const {
@@ -114,83 +107,59 @@ const RoleTensor* WeightSource::Find(int64_t layer, std::string_view role) const
   return it == tensors_.roles.end() ? nullptr : &it->second;
 }
 
+Status WeightSource::Stream(int64_t layer, std::string_view role, DataType dtype, const EmitBytes& emit) const {
+  const RoleTensor* found = Find(layer, role);
+  if (found == nullptr) return Unbound(layer, role);
+  MW_ASSIGN_OR_RETURN(const Tensor source, file_->Load(found->tensor));
+  Conversion conversion(source.dtype(), dtype, found->tensor, emit);
+  const Matrix matrix = AsMatrix(found->shape);
+  if (found->transposed) return StreamTransposed(*found, source, matrix, conversion);
+  // Runs of rows that lie together: all of them when the role is the whole tensor.
+  const size_t row_bytes = static_cast<size_t>(matrix.columns * BitWidth(source.dtype())) / 8;
+  const int64_t run = IsWhole(*found) ? matrix.rows : found->count;
+  for (int64_t r = 0; r < matrix.rows; r += run) {
+    const std::byte* from = source.bytes().data() + static_cast<size_t>(SourceRow(*found, r)) * row_bytes;
+    MW_RETURN_IF_ERROR(conversion.Take(from, static_cast<size_t>(run * matrix.columns)));
+  }
+  return Status::Ok();
+}
+
 Result<Tensor> WeightSource::Load(int64_t layer, std::string_view role, DataType dtype) {
   const RoleTensor* found = Find(layer, role);
-  if (found == nullptr) {
-    return Status(ErrorCode::kInternal, fmt::format("layer {}: no tensor has the role '{}'", layer, role));
-  }
+  if (found == nullptr) return Unbound(layer, role);
   const auto key = std::make_pair(found, dtype);
-  if (const auto known = converted_.find(key); known != converted_.end()) return known->second;
-
-  MW_ASSIGN_OR_RETURN(const Tensor source, file_->Load(found->tensor));
-  if (source.dtype() == dtype && !found->transposed && IsWhole(*found)) {
-    return converted_.emplace(key, source).first->second;
-  }
-  const Matrix matrix = AsMatrix(found->shape);
+  if (const auto known = loaded_.find(key); known != loaded_.end()) return known->second;
   const TensorType type{dtype, found->shape};
-  MW_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(type));
-  MW_ASSIGN_OR_RETURN(const std::shared_ptr<Spill::Region> region, spill_->Allocate(static_cast<size_t>(bytes)));
-
-  const Converter converter(source.dtype(), dtype);
-  const std::byte* from = source.bytes().data();
-  const auto columns = static_cast<size_t>(matrix.columns);
-  const size_t from_width = static_cast<size_t>(BitWidth(source.dtype())) / 8;
-  const size_t to_width = static_cast<size_t>(BitWidth(dtype)) / 8;
-  bool fits = true;
-  if (found->transposed) {
-    const auto stored_columns = static_cast<size_t>(source.shape()[1]);
-    constexpr size_t kTile = 64;  // columns of the checkpoint tensor read together, so that its pages are met once
-    std::vector<std::byte> tile(kTile * columns * from_width);
-    for (int64_t r0 = 0; r0 < matrix.rows; r0 += kTile) {
-      const auto height = static_cast<size_t>(std::min<int64_t>(kTile, matrix.rows - r0));
-      for (size_t c = 0; c < columns; ++c) {
-        for (size_t i = 0; i < height; ++i) {
-          const auto column = static_cast<size_t>(SourceRow(*found, r0 + static_cast<int64_t>(i)));
-          std::memcpy(tile.data() + (i * columns + c) * from_width, from + (c * stored_columns + column) * from_width,
-                      from_width);
-        }
-      }
-      fits &=
-          converter.Convert(tile.data(), region->data + static_cast<size_t>(r0) * columns * to_width, height * columns);
-    }
-  } else {
-    // Runs of consecutive rows: whole periods when the role is the whole tensor.
-    const int64_t run = IsWhole(*found) ? matrix.rows : found->count;
-    for (int64_t r = 0; r < matrix.rows; r += run) {
-      const auto at = static_cast<size_t>(SourceRow(*found, r));
-      fits &= converter.Convert(from + at * columns * from_width,
-                                region->data + static_cast<size_t>(r) * columns * to_width,
-                                static_cast<size_t>(run) * columns);
-    }
+  const auto fill = [&](const EmitBytes& emit) { return Stream(layer, role, dtype, emit); };
+  if (sink_) {
+    MW_ASSIGN_OR_RETURN(Tensor tensor, sink_(type, fill));
+    return loaded_.emplace(key, std::move(tensor)).first->second;
   }
-  if (!fits) {
-    return Status(ErrorCode::kPrecondition,
-                  fmt::format("tensor '{}': has values beyond fp16's 65504; build with --compute fp32", found->tensor));
-  }
-  const std::span<const std::byte> view(region->data, static_cast<size_t>(bytes));
-  MW_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Borrow(type, view, region));
-  return converted_.emplace(key, std::move(tensor)).first->second;
+  std::vector<std::byte> bytes;
+  MW_RETURN_IF_ERROR(fill([&](std::span<const std::byte> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    return Status::Ok();
+  }));
+  MW_ASSIGN_OR_RETURN(Tensor tensor, Tensor::FromBytes(type, std::move(bytes)));
+  return loaded_.emplace(key, std::move(tensor)).first->second;
 }
 
 Result<std::vector<float>> WeightSource::Values(int64_t layer, std::string_view role) const {
   const RoleTensor* found = Find(layer, role);
-  if (found == nullptr) {
-    return Status(ErrorCode::kInternal, fmt::format("layer {}: no tensor has the role '{}'", layer, role));
-  }
+  if (found == nullptr) return Unbound(layer, role);
   const Matrix matrix = AsMatrix(found->shape);
-  if (matrix.rows * matrix.columns > kMaxValues || found->transposed) {
+  if (matrix.rows * matrix.columns > kMaxValues) {
     return Status(ErrorCode::kInternal, fmt::format("tensor '{}' is too large to be read as values", found->tensor));
   }
-  MW_ASSIGN_OR_RETURN(const Tensor source, file_->Load(found->tensor));
   std::vector<float> values;
   values.reserve(static_cast<size_t>(matrix.rows * matrix.columns));
-  for (int64_t r = 0; r < matrix.rows; ++r) {
-    const int64_t start = SourceRow(*found, r) * matrix.columns;
-    for (int64_t c = 0; c < matrix.columns; ++c) values.push_back(source.GetFloat(start + c));
-  }
+  MW_RETURN_IF_ERROR(Stream(layer, role, DataType::kFp32, [&](std::span<const std::byte> piece) {
+    const size_t at = values.size();
+    values.resize(at + piece.size() / sizeof(float));
+    std::memcpy(values.data() + at, piece.data(), piece.size());
+    return Status::Ok();
+  }));
   return values;
 }
-
-void WeightSource::Release() { converted_.clear(); }
 
 }  // namespace milwright

@@ -1,0 +1,167 @@
+#include "compress/compress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <regex>
+
+#include "mil/program.h"
+
+namespace milwright {
+namespace {
+
+// The parameters that hold weight matrices.
+bool IsWeightUse(const Use& use) {
+  if (use.op == nullptr) return false;
+  const std::string& type = use.op->type();
+  return ((type == "linear" || type == "conv") && use.input == "weight") || (type == "gather" && use.input == "x") ||
+         (type == "matmul" && (use.input == "x" || use.input == "y"));
+}
+
+struct CompiledRule {
+  std::regex pattern;
+  CompressionFormat format;
+};
+
+Result<std::vector<CompiledRule>> Compile(const std::vector<CompressionRule>& rules) {
+  std::vector<CompiledRule> compiled;
+  for (const CompressionRule& rule : rules) {
+    try {
+      compiled.push_back({std::regex(rule.pattern), rule.format});
+    } catch (const std::regex_error& error) {
+      return Status(ErrorCode::kUsage, fmt::format("'{}' is no regular expression: {}", rule.pattern, error.what()));
+    }
+  }
+  return compiled;
+}
+
+// A compressed weight with its literals shared, so that all functions that use it refer to the same bytes.
+struct SharedParts {
+  std::vector<std::pair<std::string, LiteralPtr>> parts;
+  std::vector<std::pair<std::string, LiteralPtr>> table;
+  std::vector<std::pair<std::string, LiteralPtr>> scale;
+  std::string op;
+};
+
+std::vector<std::pair<std::string, LiteralPtr>> Share(std::vector<CompressedTensor::Part>& parts, int64_t* bytes) {
+  std::vector<std::pair<std::string, LiteralPtr>> shared;
+  for (CompressedTensor::Part& part : parts) {
+    *bytes += static_cast<int64_t>(part.tensor.bytes().size());
+    shared.emplace_back(part.parameter, Literal::Share(Literal(std::move(part.tensor))));
+  }
+  return shared;
+}
+
+Operation* InsertConstexpr(Block& block, Operation* before, const std::string& type, const std::string& name,
+                           const std::vector<std::pair<std::string, LiteralPtr>>& parts) {
+  auto op = std::make_unique<Operation>(type);
+  op->attributes.emplace("name", Literal::String(name));
+  Operation* placed = block.Insert(std::move(op), before);
+  for (const auto& [parameter, literal] : parts) placed->SetInput(parameter, Operand(literal));
+  return placed;
+}
+
+// Puts constexpr ops in the place of a const op.
+void Replace(Function& function, Operation& constant, const SharedParts& shared) {
+  Block& block = *constant.parent();
+  Value* old = constant.output();
+  const std::string name = old->name;
+  const Type type = old->type;
+  const bool scaled = !shared.scale.empty();
+  // The new value takes over the name; the old one gives it up first.
+  old->name = function.UniqueName(name + "_dense");
+  Value* table = nullptr;
+  if (!shared.table.empty()) {
+    Operation* op = InsertConstexpr(block, &constant, "constexpr_blockwise_shift_scale", name + "_table", shared.table);
+    const Literal& data = *shared.table.front().second;
+    table = op->AddOutput(function.UniqueName(name + "_table"), TensorType{type.dtype(), data.type.shape()});
+  }
+  const std::string inner_name = scaled ? function.UniqueName(name + "_unscaled") : name;
+  Operation* op = InsertConstexpr(block, &constant, shared.op, inner_name, shared.parts);
+  if (table != nullptr) op->SetInput("lut", Operand(table));
+  Value* value = op->AddOutput(inner_name, type);
+  if (scaled) {
+    Operation* outer = InsertConstexpr(block, &constant, "constexpr_blockwise_shift_scale", name, shared.scale);
+    outer->SetInput("data", Operand(value));
+    value = outer->AddOutput(name, type);
+  }
+  old->ReplaceAllUsesWith(value);
+  block.Erase(&constant);
+}
+
+}  // namespace
+
+Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& options) {
+  MW_ASSIGN_OR_RETURN(const std::vector<CompiledRule> rules, Compile(options.rules));
+  CompressReport report;
+  struct Known {
+    SharedParts parts;
+    bool compressed = false;
+  };
+  std::map<std::pair<const std::byte*, std::string>, Known> known;  // weights that functions share
+  for (const auto& function : model.program.functions()) {
+    if (function->opset < Opset::kIOS18) {
+      return Status(
+          ErrorCode::kPrecondition,
+          fmt::format("function '{}' uses {}; compression needs iOS18: run the pass set-opset=opset:iOS18 first",
+                      function->name, OpsetName(function->opset)));
+    }
+    std::vector<Operation*> constants;
+    ForEachOperation(function->body(), [&constants](Operation& op) {
+      if (op.type() == "const") constants.push_back(&op);
+    });
+    for (Operation* op : constants) {
+      const Literal* literal = op->FindAttribute("val");
+      const bool weight = literal != nullptr && literal->type.IsTensor() &&
+                          (literal->type.dtype() == DataType::kFp16 || literal->type.dtype() == DataType::kFp32) &&
+                          literal->type.rank() >= 2 &&
+                          std::any_of(op->output()->uses().begin(), op->output()->uses().end(), IsWeightUse);
+      if (!weight || literal->tensor.size() < options.min_elements) continue;
+      const std::string& name = op->output()->name;
+      CompressionFormat format = options.format;
+      for (const CompiledRule& rule : rules) {
+        if (std::regex_search(name, rule.pattern)) {
+          format = rule.format;
+          break;
+        }
+      }
+      if (format.kind == CompressionFormat::Kind::kNone) continue;
+      const std::string text = CompressionText(format);
+      const auto [it, is_new] = known.emplace(std::pair(literal->tensor.bytes().data(), text), Known{});
+      Known& entry = it->second;
+      if (is_new) {
+        auto compressed = CompressTensor(literal->tensor, format);
+        if (!compressed.ok()) {
+          report.notes.push_back(fmt::format("'{}' stays {}: {}", name, DataTypeName(literal->type.dtype()),
+                                             compressed.status().message()));
+          continue;
+        }
+        CompressedWeight row{name, text, literal->type.shape(), static_cast<int64_t>(literal->tensor.bytes().size()), 0,
+                             0,    0};
+        double squares = 0;
+        double error = 0;
+        const std::vector<float> values = literal->tensor.ToFloats();
+        for (size_t i = 0; i < values.size(); ++i) {
+          if (!std::isfinite(values[i])) continue;
+          const double d = static_cast<double>(values[i]) - compressed->decoded[i];
+          squares += static_cast<double>(values[i]) * values[i];
+          error += d * d;
+          row.max_error = std::max(row.max_error, std::abs(d));
+        }
+        row.relative_error = squares > 0 ? std::sqrt(error / squares) : 0;
+        entry.parts.op = compressed->op;
+        entry.parts.parts = Share(compressed->parts, &row.bytes_after);
+        entry.parts.table = Share(compressed->table_parts, &row.bytes_after);
+        entry.parts.scale = Share(compressed->scale_parts, &row.bytes_after);
+        entry.compressed = true;
+        report.weights.push_back(std::move(row));
+      }
+      if (entry.compressed) Replace(*function, *op, entry.parts);
+    }
+  }
+  return report;
+}
+
+}  // namespace milwright

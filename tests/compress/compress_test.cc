@@ -1,0 +1,195 @@
+#include "compress/compress.h"
+
+#include <cmath>
+#include <random>
+
+#include "analysis/weight_report.h"
+#include "compress/kmeans.h"
+#include "exec/interpreter.h"
+#include "milwright/half.h"
+#include "support/small_model.h"
+
+namespace milwright {
+namespace {
+
+using testing::Halves;
+using testing::MakeSpec;
+
+// The optimum by dynamic programming over all points: O(k n^2), for small n.
+double BestError(std::vector<float> values, int k) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  std::vector<std::vector<double>> best(static_cast<size_t>(k) + 1, std::vector<double>(n + 1, INFINITY));
+  best[0][0] = 0;
+  for (size_t c = 1; c <= static_cast<size_t>(k); ++c) {
+    for (size_t end = 0; end <= n; ++end) {
+      best[c][end] = best[c - 1][end];
+      double sum = 0;
+      double squares = 0;
+      for (size_t start = end; start-- > 0;) {
+        sum += values[start];
+        squares += static_cast<double>(values[start]) * values[start];
+        const auto count = static_cast<double>(end - start);
+        best[c][end] = std::min(best[c][end], best[c - 1][start] + squares - sum * sum / count);
+      }
+    }
+  }
+  return best[static_cast<size_t>(k)][n];
+}
+
+TEST(KMeans, IsOptimalOnSmallSets) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const int k : {1, 2, 3, 4, 8, 16}) {
+    for (const size_t n : {1U, 2U, 7U, 40U, 200U}) {
+      std::vector<float> values(n);
+      for (float& value : values) value = RoundToHalf(normal(random));
+      const double optimum = BestError(values, k);
+      std::vector<float> scratch = values;
+      EXPECT_NEAR(ClusterError(values, KMeans1d(scratch, k)), optimum, 1e-9 + 1e-6 * optimum) << k << " " << n;
+    }
+  }
+}
+
+// Beyond 2048 different values the start is approximate; the exact optimum here is that of a set small enough to check.
+TEST(KMeans, IsWithinATenthOfAPercentOnLargeSets) {
+  std::mt19937 random(6);
+  const auto draw = [&random](int shape) {
+    std::normal_distribution<double> normal;
+    const double x = normal(random);
+    if (shape == 0) return static_cast<float>(x);
+    if (shape == 1) return static_cast<float>(x * x * x);                                         // heavy tails
+    if (shape == 2) return static_cast<float>(std::copysign(1.0, x) * 3 + 0.1 * normal(random));  // two modes
+    return static_cast<float>(std::exp(x));
+  };
+  for (int shape = 0; shape < 4; ++shape) {
+    for (const int k : {2, 4, 16}) {
+      std::vector<float> values(3000);
+      for (float& value : values) value = draw(shape);
+      const double optimum = BestError(values, k);
+      std::vector<float> scratch = values;
+      EXPECT_LE(ClusterError(values, KMeans1d(scratch, k)), optimum * 1.001) << "shape " << shape << " k " << k;
+    }
+  }
+}
+
+ModelSpec OneLinear(const Tensor& weight) {
+  return MakeSpec([&weight](Function& f, Builder& b) {
+    Value* x = f.AddInput("x", TensorType{weight.dtype(), {1, weight.shape()[1]}});
+    f.body().SetOutputs({b.Op("linear", {{"x", x}, {"weight", Literal(weight)}}, "y")});
+  });
+}
+
+Tensor RandomWeight(Shape shape, DataType dtype = DataType::kFp16, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(*ElementCount(shape)));
+  for (float& value : values) value = normal(random);
+  return *Tensor::FromFloats({dtype, std::move(shape)}, values);
+}
+
+// Whatever the format: the program verifies, its constexpr ops decode to what the compressor said, and the report names
+// the format as the field does.
+TEST(Compress, EveryFormatDecodesToWhatTheCompressorSays) {
+  for (const DataType dtype : {DataType::kFp16, DataType::kFp32}) {
+    const Tensor weight = RandomWeight({32, 64}, dtype);
+    for (const char* text :
+         {"int8", "int8:tensor", "int8:block16", "int8:asym", "int4", "int4:channel", "int4:tensor:asym",
+          "int4:block16:asym", "lut1", "lut2", "lut3:group16", "lut4", "lut4:group8", "lut6", "lut8:group32",
+          "lut4:group16:scale", "lut4:group16:int8", "lut4:tensor:scale:int8", "sparse:0.5"}) {
+      const auto format = ParseCompression(text);
+      ASSERT_OK(format);
+      EXPECT_EQ(*ParseCompression(CompressionText(*format)), *format) << text;
+      const auto compressed = CompressTensor(weight, *format);
+      ASSERT_OK(compressed);
+      ModelSpec spec = OneLinear(weight);
+      CompressOptions options;
+      options.format = *format;
+      options.min_elements = 16;
+      const auto report = CompressModel(spec, options);
+      ASSERT_OK(report);
+      ASSERT_EQ(report->weights.size(), 1U);
+      ASSERT_OK(Verify(spec.program));
+      EXPECT_NE(FindWeights(*spec.program.FindFunction("main")).front().format.name, std::string(DataTypeName(dtype)))
+          << text;
+      // Row r of the weight comes out when x is its unit vector; take all at once from the decoded value itself.
+      ConstantCache cache;
+      StateValues states;
+      std::vector<float> decoded;
+      const auto observe = [&](const Operation& op, const std::vector<Literal>& results) {
+        if (op.type().starts_with("constexpr_") && op.output()->uses().front().op->type() == "linear")
+          decoded = results.front().tensor.ToFloats();
+      };
+      ASSERT_OK(RunFunction(*spec.program.FindFunction("main"), {Literal(*Tensor::Zeros({dtype, {1, 64}}))}, states,
+                            cache, observe));
+      ASSERT_EQ(decoded.size(), compressed->decoded.size()) << text;
+      for (size_t i = 0; i < decoded.size(); ++i) {
+        const float wanted = dtype == DataType::kFp16 ? RoundToHalf(compressed->decoded[i]) : compressed->decoded[i];
+        ASSERT_NEAR(decoded[i], wanted, std::abs(wanted) * 1e-6) << text << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(Compress, ErrorsShrinkWithBits) {
+  const Tensor weight = RandomWeight({64, 128});
+  const auto error = [&weight](const char* text) {
+    const auto compressed = CompressTensor(weight, *ParseCompression(text));
+    double sum = 0;
+    for (int64_t i = 0; i < weight.size(); ++i)
+      sum += std::pow(weight.GetDouble(i) - compressed->decoded[static_cast<size_t>(i)], 2);
+    return sum;
+  };
+  EXPECT_LT(error("lut4:group16"), error("lut2:group16"));
+  EXPECT_LT(error("lut6:group16"), error("lut4:group16"));
+  EXPECT_LT(error("int8"), error("int4:channel"));
+  EXPECT_LT(error("int4:block32"), error("int4:channel"));
+  EXPECT_LT(error("lut4:group1"), error("lut4:group16"));
+}
+
+TEST(Compress, SpecialValuesHaveDefinedResults) {
+  std::vector<float> values(4 * 32, 0.0F);
+  for (size_t i = 32; i < 64; ++i) values[i] = 1e-7F;  // denormal in fp16
+  values[64] = NAN;
+  values[65] = INFINITY;
+  values[96] = -1;
+  const Tensor weight = Halves({4, 32}, values);
+  for (const char* text :
+       {"int8", "int4:block32", "int8:asym", "lut4:group1", "lut4:group2:scale", "lut4:tensor:int8", "sparse:0.9"}) {
+    const auto compressed = CompressTensor(weight, *ParseCompression(text));
+    ASSERT_OK(compressed);
+    for (const float value : compressed->decoded) EXPECT_TRUE(std::isfinite(value)) << text;
+    for (size_t i = 0; i < 32; ++i) {
+      if (std::string(text).find("tensor") == std::string::npos && std::string(text) != "lut4:group2:scale") {
+        EXPECT_EQ(compressed->decoded[i], 0.0F) << text;
+      }
+    }
+    for (const auto& part : compressed->parts) {
+      for (int64_t i = 0; part.parameter == "scale" && i < part.tensor.size(); ++i)
+        EXPECT_GT(part.tensor.GetDouble(i), 0) << text;
+    }
+  }
+}
+
+TEST(Compress, WhatDoesNotFitStaysAndIsSaid) {
+  ModelSpec spec = OneLinear(RandomWeight({32, 60}));
+  CompressOptions options;
+  options.min_elements = 16;
+  options.format = *ParseCompression("int4:block32");
+  const auto report = CompressModel(spec, options);
+  ASSERT_OK(report);
+  EXPECT_TRUE(report->weights.empty());
+  ASSERT_EQ(report->notes.size(), 1U);
+  EXPECT_NE(report->notes.front().find("blocks of 32 do not divide the 60 inputs"), std::string::npos)
+      << report->notes.front();
+  options.rules = {{"y_weight", *ParseCompression("none")}};
+  EXPECT_TRUE(CompressModel(spec, options)->notes.empty());
+  options.rules = {{"(", {}}};
+  EXPECT_EQ(CompressModel(spec, options).status().code(), ErrorCode::kUsage);
+  for (const char* text : {"int3", "lut5", "lut4:block32", "int8:scale", "sparse:2", "sparse", "", "int8:blockx"}) {
+    EXPECT_EQ(ParseCompression(text).status().code(), ErrorCode::kUsage) << text;
+  }
+}
+
+}  // namespace
+}  // namespace milwright
