@@ -175,7 +175,6 @@ Status OutputFile::PatchAt(uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
-<<<<<<< HEAD
 Status OutputFile::Truncate(uint64_t size) {
   if (size > size_) return {ErrorCode::kInternal, path_ + ": cannot be cut to more than was written"};
   MW_RETURN_IF_ERROR(Flush());
@@ -185,7 +184,8 @@ Status OutputFile::Truncate(uint64_t size) {
   }
   size_ = size;
   return {};
-=======
+}
+
 MappedRange::~MappedRange() {
   if (!pages_.empty()) ::munmap(const_cast<std::byte*>(pages_.data()), pages_.size());
 }
@@ -201,7 +201,6 @@ Result<std::shared_ptr<const MappedRange>> OutputFile::MapBack(uint64_t offset, 
   void* pages = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_.get(), static_cast<off_t>(offset - skip));
   if (pages == MAP_FAILED) return WriteError(path_, "cannot map");
   return std::make_shared<const MappedRange>(std::span(static_cast<const std::byte*>(pages), size), skip, bytes);
->>>>>>> llm
 }
 
 Status OutputFile::ReadBack(uint64_t offset, std::span<std::byte> out) {

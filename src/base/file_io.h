@@ -62,13 +62,11 @@ class OutputFile {
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
   /// Reads bytes that were already appended.
   Status ReadBack(uint64_t offset, std::span<std::byte> out);
-<<<<<<< HEAD
   /// Takes back what was appended beyond `size`.
   Status Truncate(uint64_t size);
-=======
+
   /// Maps bytes that were already appended, for reading; the map outlives the file object and a later rename.
   Result<std::shared_ptr<const MappedRange>> MapBack(uint64_t offset, uint64_t bytes);
->>>>>>> llm
   /// Bytes appended so far.
   [[nodiscard]] uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -193,16 +193,13 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
   }
   // The bytes are hashed while they are written, which reads them once; a duplicate is taken back.
   const std::span<const std::byte> bytes = tensor.bytes();
-<<<<<<< HEAD
+  if (const auto it = streamed_.find(bytes.data()); it != streamed_.end()) {
+    const bool same = it->second.type_number == *number && it->second.range->bytes().size() == bytes.size();
+    if (same) return it->second.offset;
+  }
   const uint64_t before = file_.size();
-  MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(before) - before));
-  const uint64_t offset = file_.size();
-  Metadata metadata;
-  metadata.type = *number;
-  metadata.bytes = bytes.size();
-  metadata.data_offset = offset + sizeof(Metadata);
-  metadata.padding_bits = PaddingBits(tensor.type(), bytes.size());
-  MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
+  Key key{*number, bytes.size(), PaddingBits(tensor.type(), bytes.size()), 0};
+  MW_ASSIGN_OR_RETURN(const uint64_t offset, AppendMetadata(key));
   ContentHash hash;
   for (size_t done = 0; done < bytes.size();) {
     const auto piece = bytes.subspan(done, std::min(kPieceBytes, bytes.size() - done));
@@ -210,23 +207,16 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
     MW_RETURN_IF_ERROR(file_.Append(piece));
     done += piece.size();
   }
-  const Key key{*number, metadata.bytes, metadata.padding_bits, hash.Value()};
-=======
-  if (const auto it = streamed_.find(bytes.data()); it != streamed_.end()) {
-    const bool same = it->second.type_number == *number && it->second.range->bytes().size() == bytes.size();
-    if (same) return it->second.offset;
-  }
-  const Key key{*number, bytes.size(), PaddingBits(tensor.type(), bytes.size()), HashContent(bytes)};
->>>>>>> llm
+  key.hash = hash.Value();
   const auto [first, last] = stored_.equal_range(key);
   for (auto it = first; it != last; ++it) {
     MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
     if (!equal) continue;
     MW_RETURN_IF_ERROR(file_.Truncate(before));
+    --count_;
     return it->second;
   }
   stored_.emplace(key, offset);
-  ++count_;
   return offset;
 }
 
@@ -241,8 +231,6 @@ Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> b
   return true;
 }
 
-<<<<<<< HEAD
-=======
 Result<uint64_t> WeightWriter::AppendMetadata(const Key& key) {
   MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
   const uint64_t offset = file_.size();
@@ -253,12 +241,6 @@ Result<uint64_t> WeightWriter::AppendMetadata(const Key& key) {
   metadata.padding_bits = key.padding_bits;
   MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
   ++count_;
-  return offset;
-}
-
-Result<uint64_t> WeightWriter::Append(const Key& key, std::span<const std::byte> bytes) {
-  MW_ASSIGN_OR_RETURN(const uint64_t offset, AppendMetadata(key));
-  MW_RETURN_IF_ERROR(file_.Append(bytes));
   return offset;
 }
 
@@ -279,7 +261,6 @@ Result<Tensor> WeightWriter::AddStreamed(const TensorType& type, const std::func
   return Tensor::Borrow(type, range->bytes(), range);
 }
 
->>>>>>> llm
 Status WeightWriter::Finish(bool durable) {
   Header header;
   header.count = count_;

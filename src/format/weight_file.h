@@ -91,17 +91,13 @@ class WeightWriter {
     uint64_t hash = 0;
     auto operator<=>(const Key&) const = default;
   };
-<<<<<<< HEAD
-=======
   /// A blob that was streamed, by where its map lies.
   struct Streamed {
     std::shared_ptr<const MappedRange> range;  ///< kept, so that no other bytes come to lie at the address
     uint32_t type_number = 0;
     uint64_t offset = 0;
   };
-  Result<uint64_t> Append(const Key& key, std::span<const std::byte> bytes);
   Result<uint64_t> AppendMetadata(const Key& key);
->>>>>>> llm
   Result<bool> HoldsAt(uint64_t offset, std::span<const std::byte> bytes);
   OutputFile file_;
   uint32_t count_ = 0;
