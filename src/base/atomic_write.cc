@@ -15,6 +15,11 @@
 namespace milwright {
 namespace {
 
+// Folders beside the target: `.NAME.tmp-PID-N` is being filled, `.NAME.old-PID-N` was the target a moment ago. The
+// second has a name of its own for each writer, so that nobody clears away a folder that another one still needs.
+constexpr std::string_view kStagingPrefix = "tmp-";
+constexpr std::string_view kAsidePrefix = "old-";
+
 // Tries before giving up on a name, or on a target that others keep changing.
 constexpr int kAttempts = 100;
 
@@ -35,11 +40,11 @@ struct Place {
 
 Place PlaceOf(const std::string& target) {
   std::filesystem::path path(target);
+  if (!path.has_filename()) path = path.parent_path();
   std::error_code error;
   if (std::filesystem::is_symlink(path, error)) {
     if (auto resolved = std::filesystem::canonical(path, error); !error) path = std::move(resolved);
   }
-  if (!path.has_filename()) path = path.parent_path();
   Place place{path.parent_path(), path.filename().string()};
   if (place.folder.empty()) place.folder = ".";
   return place;
@@ -82,7 +87,7 @@ UniqueFd LockFolder(const std::string& path) {
 Result<AtomicFile> AtomicFile::Create(const std::string& target) {
   const Place place = PlaceOf(target);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::string path = place.Sibling(fmt::format("tmp-{}-{}", ::getpid(), attempt));
+    const std::string path = place.Sibling(fmt::format("{}{}-{}", kStagingPrefix, ::getpid(), attempt));
     Result<OutputFile> file = OutputFile::Create(path);
     if (file.ok()) return AtomicFile(*std::move(file), place.Path());
     if (!Exists(path)) return file.status();
@@ -111,7 +116,7 @@ Result<StagedDirectory> StagedDirectory::Create(const std::string& target) {
   RecoverDirectory(target);
   const Place place = PlaceOf(target);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::string staging = place.Sibling(fmt::format("tmp-{}-{}", ::getpid(), attempt));
+    const std::string staging = place.Sibling(fmt::format("{}{}-{}", kStagingPrefix, ::getpid(), attempt));
     if (::mkdir(staging.c_str(), 0777) != 0) {
       if (errno == EEXIST) continue;
       return WriteError(staging, "cannot create");
@@ -135,13 +140,18 @@ StagedDirectory::~StagedDirectory() {
 Status StagedDirectory::Commit(bool durable) {
   if (durable) MW_RETURN_IF_ERROR(SyncFolders(staging_));
   const Place place = PlaceOf(target_);
-  const std::string aside = place.Sibling("old");
+  const std::string number = staging_.substr(staging_.rfind(kStagingPrefix) + kStagingPrefix.size());
+  const std::string aside = place.Sibling(std::string(kAsidePrefix) + number);
   bool done = false;
   for (int attempt = 0; attempt < kAttempts && !done; ++attempt) {
     if (!Exists(target_)) {
       // A folder that appears meanwhile makes this fail (it is not empty): then it is exchanged in the next round.
       done = ::rename(staging_.c_str(), target_.c_str()) == 0;
-      if (!done && errno != ENOTEMPTY && errno != EEXIST) return WriteError(target_, "cannot move into place");
+      if (!done && errno != ENOTEMPTY && errno != EEXIST) {
+        const Status status = WriteError(target_, "cannot move into place");
+        RecoverDirectory(target_);
+        return status;
+      }
       if (done) staging_.clear();
       continue;
     }
@@ -155,7 +165,7 @@ Status StagedDirectory::Commit(bool durable) {
     if (::rename(target_.c_str(), aside.c_str()) != 0) {
       if (errno == ENOENT) continue;
       if (errno != ENOTEMPTY && errno != EEXIST) return WriteError(target_, "cannot move aside");
-      RemoveTree(aside);  // both stand: an earlier write was complete but for this
+      RemoveTree(aside);  // left by a dead process of the same number; the target stands
       continue;
     }
     if (durable) MW_RETURN_IF_ERROR(SyncFolder(place.folder.string()));
@@ -169,22 +179,23 @@ Status StagedDirectory::Commit(bool durable) {
 
 void RecoverDirectory(const std::string& target) {
   const Place place = PlaceOf(target);
-  const std::string aside = place.Sibling("old");
-  if (Exists(aside)) {
-    if (!Exists(place.Path())) {
-      // A writer that is between its two steps finds the target back and starts them again.
-      static_cast<void>(::rename(aside.c_str(), place.Path().c_str()));
-    } else {
-      RemoveTree(aside);
-    }
-  }
   const Result<std::vector<std::string>> names = ListDirectory(place.folder.string());
   if (!names.ok()) return;
-  const std::string prefix = fmt::format(".{}.tmp-", place.name);
+  const std::string staging_prefix = fmt::format(".{}.{}", place.name, kStagingPrefix);
+  const std::string aside_prefix = fmt::format(".{}.{}", place.name, kAsidePrefix);
   for (const std::string& name : *names) {
-    if (!name.starts_with(prefix)) continue;
     const std::string path = (place.folder / name).string();
-    if (const UniqueFd lock = LockFolder(path); lock.valid()) RemoveTree(path);
+    if (name.starts_with(aside_prefix)) {
+      // A writer that is between its two steps finds the target back and starts them again. The rename fails when the
+      // target has come back meanwhile.
+      if (!Exists(place.Path())) {
+        static_cast<void>(::rename(path.c_str(), place.Path().c_str()));
+      } else {
+        RemoveTree(path);
+      }
+    } else if (name.starts_with(staging_prefix)) {
+      if (const UniqueFd lock = LockFolder(path); lock.valid()) RemoveTree(path);
+    }
   }
 }
 

@@ -107,7 +107,7 @@ Status WriteFileAtomically(const std::string& path, std::string_view content);
 ///
 /// The staging folder is `.NAME.tmp-PID-N` beside the target, locked (flock) while its writer lives, so that a later
 /// writer or reader knows what an interrupted one left behind. Commit uses renameat2(RENAME_EXCHANGE), which is one
-/// step; where the file system lacks it, the old folder goes aside as `.NAME.old`, the new one in, and
+/// step; where the file system lacks it, the old folder goes aside as `.NAME.old-PID-N`, the new one in, and
 /// `RecoverDirectory` puts the old one back when that was interrupted in between.
 class StagedDirectory {
  public:

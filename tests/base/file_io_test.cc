@@ -143,7 +143,7 @@ TEST(StagedDirectory, FollowsALinkToTheTarget) {
   const TemporaryFolder folder;
   WriteAll(folder.Path("elsewhere/t/file"), "old");
   fs::create_directory_symlink("elsewhere/t", folder.Path("link"));
-  auto staged = StagedDirectory::Create(folder.Path("link"));
+  auto staged = StagedDirectory::Create(folder.Path("link/"));
   ASSERT_OK(staged);
   WriteAll(staged->path() + "/file", "new");
   ASSERT_OK(staged->Commit(false));
@@ -153,11 +153,11 @@ TEST(StagedDirectory, FollowsALinkToTheTarget) {
 
 TEST(RecoverDirectory, PutsTheOldFolderBack) {
   const TemporaryFolder folder;
-  WriteAll(folder.Path(".t.old/file"), "old");
+  WriteAll(folder.Path(".t.old-7-0/file"), "old");
   RecoverDirectory(folder.Path("t"));
   EXPECT_EQ(ReadAll(folder.Path("t/file")), "old");
   // With the target in place, what stands aside is only a leftover.
-  WriteAll(folder.Path(".t.old/file"), "older");
+  WriteAll(folder.Path(".t.old-7-0/file"), "older");
   RecoverDirectory(folder.Path("t"));
   EXPECT_EQ(ReadAll(folder.Path("t/file")), "old");
   EXPECT_THAT(*ListDirectory(folder.Path()), ElementsAre("t"));

@@ -45,7 +45,8 @@ bool ForbidExchange() {
 
 enum class End { kFinished, kFailed, kKilled, kNoTracing };
 
-// Runs `work` in a child and kills it at its `stop`-th system call boundary (each call has two: entry and exit).
+// Runs `work` in a child and kills it at its `stop`-th system call boundary. Each call has two, entry and exit, of
+// which an entry leaves the same files as the exit before it.
 End RunAndKill(const std::function<bool()>& work, int stop) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -88,7 +89,7 @@ TEST_P(InterruptedWrite, LeavesTheOldOrTheNewPackageWhole) {
   };
   int kept = 0;
   int replaced = 0;
-  for (int stop = 1;; ++stop) {
+  for (int stop = 1;; stop += 2) {  // every entry
     SCOPED_TRACE(fmt::format("killed at system call boundary {}", stop));
     fs::remove_all(folder.Path("out"));
     fs::create_directory(folder.Path("out"));
@@ -117,7 +118,7 @@ TEST_P(InterruptedWrite, LeavesTheOldOrTheNewPackageWhole) {
   RecordProperty("points", kept + replaced);
   std::printf("%d points: old %d, new %d\n", kept + replaced, kept, replaced);
   EXPECT_GT(kept, 20);
-  EXPECT_GT(replaced, 5);
+  EXPECT_GT(replaced, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(, InterruptedWrite, ::testing::Combine(::testing::Bool(), ::testing::Bool()),

@@ -259,7 +259,7 @@ TEST(WriteModel, RefusesWhatItShould) {
 
 TEST(OpenModel, BringsBackWhatAnInterruptedWriteMovedAside) {
   const TemporaryFolder folder;
-  CopyPackage(TestPackage("a_accumulator"), folder.Path(".m.mlpackage.old"));
+  CopyPackage(TestPackage("a_accumulator"), folder.Path(".m.mlpackage.old-7-0"));
   CopyPackage(TestPackage("b_slice"), folder.Path(".m.mlpackage.tmp-1-0"));
   EXPECT_TRUE(ModelsEqual(Opened(folder.Path("m.mlpackage")), Opened(TestPackage("a_accumulator"))));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.Path()), {}), 1);
