@@ -29,13 +29,19 @@ Value* FindValue(const Function& function, std::string_view name) {
     for (const auto& output : op.outputs()) {
       if (output->name == name) found = output.get();
     }
+    for (const auto& block : op.blocks()) {
+      for (const auto& input : block->inputs()) {
+        if (input->name == name) found = input.get();
+      }
+    }
   });
   return found;
 }
 
 bool IsFeature(const Function& function, const Value& value) {
   const auto& outputs = function.body().outputs();
-  return value.producer() == nullptr || std::ranges::find(outputs, &value) != outputs.end();
+  const bool is_input = value.producer() == nullptr && value.owner_block() == nullptr;
+  return is_input || std::ranges::find(outputs, &value) != outputs.end();
 }
 
 void RenameFeature(std::vector<FeatureDescription>& features, const std::string& from, const std::string& to) {
@@ -49,8 +55,7 @@ Status RenameIn(Function& function, FunctionDescription* description, const std:
   if (value == nullptr || !IsFeature(function, *value)) return Status::Ok();
   if (Value* holder = FindValue(function, to); holder != nullptr) {
     if (IsFeature(function, *holder)) {
-      return Refuse(
-          fmt::format("'{}' cannot become '{}' in '{}': another feature has that name", from, to, function.name));
+      return Refuse(fmt::format("the name '{}' belongs to another feature of '{}'", to, function.name));
     }
     holder->name = function.UniqueName(to + "_value");
   }
@@ -79,15 +84,58 @@ int32_t SpecificationVersion(const ModelSpec& model) {
   return version;
 }
 
+// Brings `function` to `opset`: every op must exist there and give the types it is declared with.
+Status MoveToOpset(Function& function, Opset opset, PassReport& report) {
+  if (opset < Opset::kIOS18 && !function.States().empty()) {
+    return Refuse(fmt::format("function '{}' has the state '{}', and states need iOS18", function.name,
+                              function.States().front()->name));
+  }
+  if (opset < Opset::kIOS16) {
+    std::vector<Value*> features = function.TensorInputs();
+    features.insert(features.end(), function.body().outputs().begin(), function.body().outputs().end());
+    for (const Value* feature : features) {
+      if (feature->type.dtype() == DataType::kFp16)
+        return Refuse(fmt::format("'{}' of '{}' is fp16, and fp16 inputs and outputs need iOS16", feature->name,
+                                  function.name));
+    }
+  }
+  if (opset >= Opset::kIOS18 && function.opset < Opset::kIOS18) {
+    MW_RETURN_IF_ERROR(UpgradeConstexpr(function, &report.notes));
+  }
+  function.opset = opset;
+  Status failure;
+  ForEachOperation(function.body(), [&](const Operation& op) {
+    if (!failure.ok()) return;
+    const auto types = InferOperation(op, opset);
+    if (!types.ok()) failure = Refuse(fmt::format("{}: {}", OperationPath(op), types.status().message()));
+    for (size_t i = 0; failure.ok() && i < std::min(types->size(), op.outputs().size()); ++i) {
+      if (TypesAgree((*types)[i], op.output(i)->type)) continue;
+      failure = Refuse(fmt::format("{}: '{}' is {}, but {} makes it {}", OperationPath(op), op.output(i)->name,
+                                   TypeToString(op.output(i)->type), OpsetName(opset), TypeToString((*types)[i])));
+    }
+  });
+  return failure;
+}
+
 }  // namespace
 
 Status Rename(ModelSpec& model, const PassArguments& arguments, PassReport&) {
   if (arguments.values().empty()) return Usage("name what to rename: rename=OLD:NEW;OLD:NEW");
+  // Each goes through a name of its own, so that two features may swap theirs.
+  std::vector<std::pair<std::string, std::string>> first;
+  std::vector<std::pair<std::string, std::string>> second;
   for (const auto& [from, to] : arguments.values()) {
     if (!IsIdentifier(to)) return Usage(fmt::format("'{}' is no name that a package may use", to));
     if (!HasFeature(model, from)) return Refuse(fmt::format("no function has an input, output or state '{}'", from));
-    for (const auto& function : model.program.functions()) {
-      MW_RETURN_IF_ERROR(RenameIn(*function, model.description.Find(function->name), from, to));
+    const std::string between = fmt::format("milwright.rename.{}", first.size());
+    first.emplace_back(from, between);
+    second.emplace_back(between, to);
+  }
+  for (const auto& steps : {first, second}) {
+    for (const auto& [from, to] : steps) {
+      for (const auto& function : model.program.functions()) {
+        MW_RETURN_IF_ERROR(RenameIn(*function, model.description.Find(function->name), from, to));
+      }
     }
   }
   return Status::Ok();
@@ -100,21 +148,7 @@ Status SetOpset(ModelSpec& model, const PassArguments& arguments, PassReport& re
         fmt::format("'{}' is no opset; the opsets are iOS15, iOS16, iOS17, iOS18, iOS26", arguments.String("opset")));
   }
   for (const auto& function : model.program.functions()) {
-    if (*opset < Opset::kIOS18 && !function->States().empty()) {
-      return Refuse(fmt::format("function '{}' has the state '{}', and states need iOS18", function->name,
-                                function->States().front()->name));
-    }
-    if (*opset >= Opset::kIOS18 && function->opset < Opset::kIOS18) {
-      MW_RETURN_IF_ERROR(UpgradeConstexpr(*function, &report.notes));
-    }
-    function->opset = *opset;
-    Status failure;
-    ForEachOperation(function->body(), [&](const Operation& op) {
-      if (!failure.ok()) return;
-      const auto types = InferOperation(op, *opset);
-      if (!types.ok()) failure = Refuse(fmt::format("{}: {}", OperationPath(op), types.status().message()));
-    });
-    MW_RETURN_IF_ERROR(failure);
+    MW_RETURN_IF_ERROR(MoveToOpset(*function, *opset, report));
   }
   model.specification_version = SpecificationVersion(model);
   return Status::Ok();
@@ -171,8 +205,9 @@ Status MergeFunctions(ModelSpec& model, const PassArguments& arguments, PassRepo
     }
     report.notes.push_back(fmt::format("added function '{}'", function->name));
   }
-  for (const auto& function : model.program.functions()) function->opset = std::max(function->opset, Opset::kIOS18);
-  for (const auto& function : model.program.functions()) MW_RETURN_IF_ERROR(UpgradeConstexpr(*function, &report.notes));
+  for (const auto& function : model.program.functions()) {
+    MW_RETURN_IF_ERROR(MoveToOpset(*function, std::max(function->opset, Opset::kIOS18), report));
+  }
   const std::string chosen = arguments.String("default");
   model.description.multi_function = true;
   if (!chosen.empty()) model.description.default_function = chosen;

@@ -35,7 +35,8 @@ std::span<const Pass> AllPasses() {
              .inverse = "",
              .run = CommonSubexpressionElimination},
         Pass{.name = "constant-folding",
-             .summary = "Compute small expressions of constants now (results up to 4096 bytes).",
+             .summary = "Compute expressions of constants now, where the result takes up to 4096 bytes or no more than "
+                        "its operands.",
              .inverse = "",
              .run = ConstantFolding},
         Pass{.name = "rename",

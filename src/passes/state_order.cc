@@ -1,6 +1,7 @@
 // Passes on the order and the number of state operations. Nothing moves across an access to the same state.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "analysis/effects.h"
@@ -57,9 +58,9 @@ bool HoldsBitsOf(const Value* value, const Value* source) {
     const Value* x = op != nullptr ? op->InputValue("x") : nullptr;
     if (x == nullptr) return false;
     if (op->type() == "cast") {
-      // fp16 -> fp32 -> fp16 is exact; any narrowing on the way is not.
+      // fp16 -> fp32 -> fp16 is exact; any narrowing on the way is not, nor is fp16 -> bf16.
       const bool widens =
-          BitWidth(value->type.dtype()) >= BitWidth(source->type.dtype()) && value->type.dtype() != DataType::kBf16;
+          value->type.dtype() == source->type.dtype() || BitWidth(value->type.dtype()) > BitWidth(source->type.dtype());
       if (!IsFloat(x->type.dtype()) || !IsFloat(value->type.dtype()) || !widens) return false;
     } else if (op->type() != "identity" && op->type() != "reshape" && op->type() != "expand_dims" &&
                op->type() != "squeeze") {
@@ -153,8 +154,11 @@ Status DropOutputAlias(ModelSpec& model, const PassArguments&, PassReport& repor
     const FunctionStates states = AnalyzeStates(*function);
     for (const StateFacts& facts : states.states) {
       for (const ExposedOutput& exposed : facts.exposed) {
-        if (exposed.is_slice) continue;
         Value* output = exposed.output;
+        // A value that goes to two states is seen twice.
+        const bool is_output =
+            std::ranges::find(function->body().outputs(), output) != function->body().outputs().end();
+        if (exposed.is_slice || !is_output) continue;
         if (output->producer() == nullptr) {
           return Status(
               ErrorCode::kPrecondition,
