@@ -397,18 +397,26 @@ void FindNewRows(const Function& function, Value& input, std::vector<PairCandida
   ValueSet rows;
   CachePair pair{&input, nullptr, false, UpdateForm::kSliceUpdate, StateRole::kUnknown, {}};
   std::vector<const Value*> contents = {&input};
-  WalkForward(
-      &input,
-      [](const Operation& op) {
-        return op.type() == "identity" || op.type() == "cast" || op.type().starts_with("slice_by_");
-      },
-      [&](const Operation& op, const Value*) {
-        const Value* fresh = NewRows(op, input, &pair.axis);
-        if (fresh == nullptr) return;
-        rows.insert(PeelViews(fresh));
-        contents.push_back(op.output());
-        if (op.type() == "concat") pair.form = UpdateForm::kShiftConcat;
-      });
+  // An update of what an update made puts in the rows of the next layer.
+  std::vector<const Value*> sources = {&input};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const Value& source = *sources[i];
+    WalkForward(
+        &source,
+        [](const Operation& op) {
+          return op.type() == "identity" || op.type() == "cast" || op.type().starts_with("slice_by_");
+        },
+        [&](const Operation& op, const Value*) {
+          const Value* fresh = NewRows(op, source, &pair.axis);
+          if (fresh == nullptr) return;
+          rows.insert(PeelViews(fresh));
+          contents.push_back(op.output());
+          if (op.type() == "concat") pair.form = UpdateForm::kShiftConcat;
+          if (op.type() == "slice_update" && std::ranges::find(sources, op.output()) == sources.end()) {
+            sources.push_back(op.output());
+          }
+        });
+  }
   if (rows.empty()) return;
   const auto is_rows = [&rows](const Value* value) { return value != nullptr && rows.contains(PeelViews(value)); };
   for (Value* output : function.body().outputs()) {

@@ -24,6 +24,15 @@ Status SetOpset(ModelSpec& model, const PassArguments& arguments, PassReport& re
 Status ExtractFunction(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 Status MergeFunctions(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 
+// state_to_io.cc, io_to_state.cc
+Status StateToIo(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status IoToState(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
+// unify_states.cc, pad_state_dim.cc
+Status UnifyStates(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status SplitState(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status PadStateDim(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
 }  // namespace milwright
 
 #endif  // MILWRIGHT_PASSES_ENTRIES_H_
