@@ -28,6 +28,7 @@ class Points {
     const double sum = sums_[end] - sums_[begin];
     return std::max(0.0, squares_[end] - squares_[begin] - sum * sum / weight);
   }
+  [[nodiscard]] double Weight(size_t begin, size_t end) const { return weights_[end] - weights_[begin]; }
   [[nodiscard]] double Mean(size_t begin, size_t end) const {
     const double weight = weights_[end] - weights_[begin];
     return weight > 0 ? reference_ + (sums_[end] - sums_[begin]) / weight : reference_;
@@ -105,15 +106,20 @@ std::vector<float> KMeans1d(std::vector<float>& values, int k) {
   // Start: the optimum over the points themselves, or over equally many points in each of 2048 bins.
   std::vector<size_t> bounds;
   if (!small) {
+    // A bin ends when it holds its share of the points or spans its share of the range, so that neither a dense middle
+    // nor a gap between two modes is smeared.
+    const size_t most = distinct.size() / (kExactPoints / 2) + 1;
+    const double widest = (static_cast<double>(distinct.back()) - distinct.front()) / (kExactPoints / 2);
     Points binned;
     std::vector<size_t> starts;
-    for (size_t bin = 0; bin < kExactPoints; ++bin) {
-      const size_t begin = bin * distinct.size() / kExactPoints;
-      const size_t end = (bin + 1) * distinct.size() / kExactPoints;
+    for (size_t begin = 0; begin < distinct.size();) {
+      size_t end = begin + 1;
+      while (end < distinct.size() && end - begin < most &&
+             static_cast<double>(distinct[end]) - distinct[begin] <= widest)
+        ++end;
       starts.push_back(begin);
-      double weight = 0;
-      for (size_t i = begin; i < end; ++i) weight += 1;
-      binned.Add(exact.Mean(begin, end), weight > 0 ? weight : 1);
+      binned.Add(exact.Mean(begin, end), exact.Weight(begin, end));
+      begin = end;
     }
     starts.push_back(distinct.size());
     for (const size_t cut : Optimal(binned, k).Cuts()) bounds.push_back(starts[cut]);

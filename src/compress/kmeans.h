@@ -9,8 +9,8 @@
 namespace milwright {
 
 /// Centres of at most `k` clusters of `values` (finite), ascending, minimising the sum of squared distances. Exact when
-/// there are at most k different values or at most 2048; else a dynamic program over 2048 quantiles gives the start and
-/// Lloyd's iteration over the exact values the end, within 0.1 % of the optimum on every distribution of the tests.
+/// there are at most k different values or at most 2048; else a dynamic program over about 2048 bins gives the start
+/// and Lloyd's iteration over the exact values the end, within 0.1 % of the optimum on every distribution of the tests.
 /// Fewer than k centres come back when there are fewer different values. Sorts `values`.
 std::vector<float> KMeans1d(std::vector<float>& values, int k);
 

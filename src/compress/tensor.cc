@@ -190,7 +190,7 @@ Result<CompressedTensor> Palette(const Tensor& weight, const CompressionFormat& 
       for (float& center : centers) {
         const float code = std::clamp(std::nearbyint(center / scale), -127.0F, 127.0F);
         table_codes.push_back(static_cast<uint8_t>(static_cast<int8_t>(code)));
-        center = code * scale;
+        center = RoundTo(weight.dtype(), static_cast<double>(code) * scale);
       }
       table_codes.resize(static_cast<size_t>(g + 1) * entries, table_codes.back());
     } else {
