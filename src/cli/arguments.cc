@@ -33,6 +33,7 @@ class CommandLine {
     AddCheck();
     AddExplain();
     AddBuild();
+    AddCompress();
     AddVerify();
     AddGenerate();
     AddRewrite();
@@ -165,8 +166,31 @@ class CommandLine {
     verb->add_option("--cache-dtype", build_.cache_dtype,
                      "Data type of explicit caches: fp16 or fp32; default: that of --compute");
     verb->add_option("--min-target", build_.min_target, "iOS18 or iOS26")->capture_default_str();
+    verb->add_option("--quantize", build_.quantize, "Compress the weights: as `milwright compress --quantize`");
+    AddLayers(verb, build_.layers);
     verb->add_flag("--no-hash", build_.no_hash, "Leave the checkpoint's hash out of the manifest");
     AddJson(verb, build_.json);
+  }
+
+  static void AddLayers(CLI::App* verb, std::vector<std::string>& layers) {
+    verb->add_option("--layer", layers,
+                     "REGEX=FORMAT for weights whose name matches (the first match decides; none keeps a weight)");
+  }
+
+  void AddCompress() {
+    CLI::App* verb = Add("compress", "Quantize, palettize or prune the weights of a package or a built folder",
+                         "milwright compress qwen3 -o qwen3-lut4 --quantize lut4:group16", compress_, Compress);
+    verb->add_option("PATH", compress_.path, "A package, or a folder that `milwright build` wrote")->required();
+    verb->add_option("-o,--output", compress_.output, "The package or folder to write")->required();
+    verb->add_option("--quantize", compress_.quantize,
+                     "int8, int4 with :tensor, :channel, :blockN, :asym; lut1..lut8 with :tensor, :groupN, :scale, "
+                     ":int8; sparse:SHARE; none")
+        ->required();
+    AddLayers(verb, compress_.layers);
+    verb->add_option("--worst", compress_.worst, "Show so many of the worst weights")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    AddJson(verb, compress_.json);
   }
 
   void AddVerify() {
@@ -313,6 +337,7 @@ class CommandLine {
   CheckArguments check_;
   ExplainArguments explain_;
   BuildArguments build_;
+  CompressArguments compress_;
   VerifyArguments verify_;
   GenerateArguments generate_;
   RewriteArguments rewrite_;

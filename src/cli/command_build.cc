@@ -2,10 +2,13 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "compress/compress.h"
 #include "llm/build.h"
+#include "llm/compress_folder.h"
 
 namespace milwright::cli {
 namespace {
@@ -64,8 +67,20 @@ void PrintJson(const BuildReport& report) {
 int Build(const BuildArguments& arguments) {
   const auto options = ReadOptions(arguments);
   if (!options.ok()) return Fail(options.status());
+  std::optional<CompressOptions> compression;
+  if (!arguments.quantize.empty()) {
+    auto parsed = ReadCompression(arguments.quantize, arguments.layers);
+    if (!parsed.ok()) return Fail(parsed.status());
+    compression = *std::move(parsed);
+  }
   const auto report = BuildCheckpoint(*options);
   if (!report.ok()) return Fail(report.status());
+  std::optional<CompressReport> compressed;
+  if (compression.has_value()) {
+    auto done = CompressFolder(arguments.output, arguments.output, *compression);
+    if (!done.ok()) return Fail(done.status());
+    compressed = *std::move(done);
+  }
   if (arguments.json) {
     PrintJson(*report);
     return kFine;
@@ -77,6 +92,7 @@ int Build(const BuildArguments& arguments) {
     rows.push_back({package.path, Bytes(static_cast<int64_t>(package.bytes))});
   for (const std::string& file : report->other_files) rows.push_back({file});
   std::cout << Table(rows);
+  if (compressed.has_value()) PrintCompression(*compressed, 5);
   for (const std::string& note : report->notes) std::cout << "note: " << note << "\n";
   for (const std::string& warning : report->warnings)
     std::cout << Styled("warning: ", Style::kYellow) << warning << "\n";

@@ -9,6 +9,11 @@
 
 #include "milwright/status.h"
 
+namespace milwright {
+struct CompressOptions;
+struct CompressReport;
+}  // namespace milwright
+
 namespace milwright::cli {
 
 /// Exit codes (every verb): fine; findings or a difference; wrong usage; input that does not read.
@@ -80,10 +85,22 @@ struct BuildArguments {
   std::string compute = "fp16";
   std::string cache_dtype;
   std::string min_target = "iOS18";
+  std::string quantize;
+  std::vector<std::string> layers;
   bool no_hash = false;
   bool json = false;
 };
 int Build(const BuildArguments& arguments);
+
+struct CompressArguments {
+  std::string path;
+  std::string output;
+  std::string quantize;
+  std::vector<std::string> layers;
+  int worst = 5;
+  bool json = false;
+};
+int Compress(const CompressArguments& arguments);
 
 struct VerifyArguments {
   std::string path;
@@ -157,6 +174,10 @@ struct EqualArguments {
   bool json = false;
 };
 int Equal(const EqualArguments& arguments);
+
+/// `--quantize` and `--layer` as options, and the table of what compression did; for `compress` and `build`.
+Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers);
+void PrintCompression(const CompressReport& report, size_t worst);
 
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);

@@ -1,0 +1,51 @@
+#include "llm/compress_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "base/file_io.h"
+#include "format/package.h"
+#include "llm/manifest.h"
+
+namespace milwright {
+namespace fs = std::filesystem;
+
+Result<CompressReport> CompressFolder(const std::string& input, const std::string& output,
+                                      const CompressOptions& options) {
+  MW_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(input));
+  std::error_code error;
+  fs::create_directories(output, error);
+  if (error) return Status(ErrorCode::kIo, fmt::format("{}: {}", output, error.message()));
+  std::set<std::string> packages;
+  for (const ManifestStage& stage : manifest.stages) {
+    for (const ManifestFunction& function : stage.functions) packages.insert(function.package);
+  }
+  CompressReport report;
+  for (const std::string& package : packages) {
+    MW_ASSIGN_OR_RETURN(ModelSpec model, OpenModel(fmt::format("{}/{}", input, package)));
+    auto compressed = CompressModel(model, options);
+    if (!compressed.ok()) return compressed.status().WithContext(package);
+    MW_RETURN_IF_ERROR(WriteModel(model, fmt::format("{}/{}", output, package)));
+    std::ranges::move(compressed->weights, std::back_inserter(report.weights));
+    std::ranges::move(compressed->notes, std::back_inserter(report.notes));
+  }
+  const bool in_place = fs::equivalent(input, output, error);
+  for (const auto& entry : fs::directory_iterator(input, error)) {
+    const std::string name = entry.path().filename();
+    if (in_place || packages.contains(name) || name == kManifestName) continue;
+    fs::copy(entry.path(), fs::path(output) / name, fs::copy_options::recursive | fs::copy_options::overwrite_existing,
+             error);
+    if (error) return Status(ErrorCode::kIo, fmt::format("{}: {}", entry.path().string(), error.message()));
+  }
+  manifest.provenance.options["quantize"] = CompressionText(options.format);
+  for (const CompressionRule& rule : options.rules) {
+    manifest.provenance.options["quantize " + rule.pattern] = CompressionText(rule.format);
+  }
+  MW_RETURN_IF_ERROR(WriteFileAtomically(fmt::format("{}/{}", output, kManifestName), FormatManifest(manifest)));
+  return report;
+}
+
+}  // namespace milwright
