@@ -359,7 +359,7 @@ class KindFinder {
       InputFacts facts;
       facts.input = input;
       const auto pair = std::ranges::find(states_.cache_pairs, input, &CachePair::input);
-      if (pair != states_.cache_pairs.end()) {
+      if (pair != states_.cache_pairs.end() && Fits(*pair)) {
         facts.kind = InputKind::kCache;
         facts.pair = *pair;
         facts.shifts_rows = !pair->whole && Shifts(pair->form) && pair->role == StateRole::kConv;
@@ -504,6 +504,30 @@ class KindFinder {
     return std::nullopt;
   }
 
+  // Whether a host can put what `pair` gives out back into its cache: whole, or rows along one axis.
+  static bool Fits(const CachePair& pair) {
+    const Type& cache = pair.input->type;
+    const Type& given = pair.output->type;
+    if (cache.rank() != given.rank() || cache.dtype() != given.dtype()) return false;
+    int narrower = 0;
+    for (size_t i = 0; i < cache.shape().size(); ++i) {
+      if (given.shape()[i] > cache.shape()[i]) return false;
+      narrower += given.shape()[i] != cache.shape()[i] ? 1 : 0;
+    }
+    return pair.whole ? narrower == 0 : narrower == 1;
+  }
+
+  std::optional<CachePair> StatedPair(const Value& input, const std::string& output) const {
+    for (Value* value : function_.body().outputs()) {
+      if (value->name != output) continue;
+      const bool whole = value->type == input.type;
+      CachePair pair{
+          function_.FindInput(input.name), value, whole, UpdateForm::kReadModifyWrite, StateRole::kUnknown, {}};
+      if (Fits(pair)) return pair;
+    }
+    return std::nullopt;
+  }
+
   Status Choose(InputFacts& facts) {
     const Value& input = *facts.input;
     const auto choice = choices_.find(input.name);
@@ -512,8 +536,16 @@ class KindFinder {
       const bool integer = kind == InputKind::kPosition || kind == InputKind::kRingPosition ||
                            kind == InputKind::kPositionIds || kind == InputKind::kTokenId;
       const bool floating = IsRotary(kind) || kind == InputKind::kHidden;
-      if ((kind == InputKind::kCache && !facts.pair.has_value()) || (integer && !IsInteger(input.type.dtype())) ||
-          (floating && !IsFloat(input.type.dtype()))) {
+      if (kind == InputKind::kCache && !choice->second.cache_output.empty()) {
+        facts.pair = StatedPair(input, choice->second.cache_output);
+        facts.shifts_rows = false;
+      }
+      if (kind == InputKind::kCache && !facts.pair.has_value()) {
+        return {ErrorCode::kUsage,
+                fmt::format("say which output the cache '{0}' of '{1}' comes back from: --input-kind {0}=cache:OUTPUT",
+                            input.name, function_.name)};
+      }
+      if ((integer && !IsInteger(input.type.dtype())) || (floating && !IsFloat(input.type.dtype()))) {
         return {ErrorCode::kUsage, fmt::format("input '{}' of '{}' is {} and cannot be of kind {}", input.name,
                                                function_.name, TypeToString(input.type), InputKindName(kind))};
       }
@@ -615,14 +647,17 @@ Status AddInputKindChoice(std::string_view text, InputKindChoices& choices) {
   std::string_view name = text.substr(equals + 1);
   InputKindChoice choice;
   if (const size_t colon = name.find(':'); colon != std::string_view::npos) {
-    const std::string_view number = name.substr(colon + 1);
+    const std::string_view detail = name.substr(colon + 1);
+    name = name.substr(0, colon);
     int64_t window = 0;
-    const auto [rest, error] = std::from_chars(number.data(), number.data() + number.size(), window);
-    if (error != std::errc() || rest != number.data() + number.size() || window < 1) {
+    const auto [rest, error] = std::from_chars(detail.data(), detail.data() + detail.size(), window);
+    if (name == InputKindName(InputKind::kCache)) {
+      choice.cache_output = detail;
+    } else if (error == std::errc() && rest == detail.data() + detail.size() && window > 0) {
+      choice.window = window;
+    } else {
       return {ErrorCode::kUsage, fmt::format("the window in '{}' is no positive number", text)};
     }
-    choice.window = window;
-    name = name.substr(0, colon);
   }
   const auto kind = InputKindFromName(name);
   if (!kind.has_value()) {

@@ -37,14 +37,16 @@ enum class InputKind : uint8_t {
 std::string_view InputKindName(InputKind kind);
 std::optional<InputKind> InputKindFromName(std::string_view name);
 
-/// A kind that the caller states. `window`: W of a ring position.
+/// A kind that the caller states.
 struct InputKindChoice {
   InputKind kind = InputKind::kFree;
-  std::optional<int64_t> window;
+  std::optional<int64_t> window;  ///< W of a ring position
+  std::string cache_output;       ///< the output that a cache is copied back from, where that is not found
 };
 using InputKindChoices = std::map<std::string, InputKindChoice, std::less<>>;
 
-/// Reads "NAME=KIND" or "NAME=KIND:W" into `choices`. kUsage when it is neither; the message lists the kinds.
+/// Reads "NAME=KIND", "NAME=ring-position:W" or "NAME=cache:OUTPUT" into `choices`. kUsage when it is none of them; the
+/// message lists the kinds.
 Status AddInputKindChoice(std::string_view text, InputKindChoices& choices);
 
 /// One input with its kind and where its dimensions come from.
@@ -68,8 +70,8 @@ struct FunctionInputs {
 };
 
 /// Finds the kind of every tensor input from what the program does with it, then from its name. `choices` win; those
-/// that name no input of this function are ignored. kUsage when a stated kind does not fit the input's type, or a ring
-/// position's window is neither stated nor visible.
+/// that name no input of this function are ignored. kUsage when a stated kind does not fit the input's type, when a
+/// ring position's window or a cache's output is neither stated nor visible.
 Result<FunctionInputs> FindInputKinds(const Function& function, const InputKindChoices& choices = {});
 
 }  // namespace milwright

@@ -386,6 +386,15 @@ const Value* NewRows(const Operation& op, const Value& input, std::optional<int6
   return fresh;
 }
 
+// New rows are no larger than the cache along any axis.
+bool MayFit(const Type& rows, const Type& cache) {
+  if (rows.rank() != cache.rank()) return true;  // another view of them
+  for (size_t i = 0; i < rows.shape().size(); ++i) {
+    if (rows.shape()[i] > cache.shape()[i]) return false;
+  }
+  return true;
+}
+
 struct PairCandidate {
   CachePair pair;
   size_t likeness;
@@ -424,7 +433,7 @@ void FindNewRows(const Function& function, Value& input, std::vector<PairCandida
     const bool stacked = op != nullptr && (op->type() == "concat" || op->type() == "stack") &&
                          std::ranges::all_of(op->FindInput("values")->arguments,
                                              [&](const Operand& operand) { return is_rows(operand.value); });
-    if ((!is_rows(output) && !stacked) || output->type == input.type) continue;
+    if ((!is_rows(output) && !stacked) || output->type == input.type || !MayFit(output->type, input.type)) continue;
     pair.output = output;
     pair.role = RoleFinder().Find(contents, pair.form, {});
     candidates.push_back({pair, NameLikeness(input.name, output->name), true});

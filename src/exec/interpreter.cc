@@ -69,12 +69,13 @@ class Run {
   // Drops what nobody reads any more, so that memory follows what is alive. Values read inside a nested block stay
   // until the function ends: a loop reads them again.
   void ReleaseInputs(const Operation& op) {
+    if (op.parent()->parent() != nullptr) return;
     for (const Input& input : op.inputs()) {
       for (const Operand& operand : input.arguments) {
         const Value* value = operand.value;
         if (value == nullptr || value->type.IsState()) continue;
         const auto [it, first] = remaining_.emplace(value, value->uses().size());
-        if (--it->second == 0 && op.parent()->parent() == nullptr) values_.erase(value);
+        if (--it->second == 0) values_.erase(value);
       }
     }
   }

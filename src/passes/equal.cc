@@ -168,8 +168,47 @@ class Comparison {
     return it != options_.names.end() ? it->second : name;
   }
 
+  [[nodiscard]] std::string Original(const std::string& name) const {
+    for (const auto& [from, to] : options_.names) {
+      if (to == name) return from;
+    }
+    return name;
+  }
+
   static bool IsArbitrary(InputKind kind) {
     return kind == InputKind::kFree || kind == InputKind::kHidden || kind == InputKind::kTokenId;
+  }
+
+  // An input that only one side's program shows to be a cache, or that the sides bring back from other outputs, is one
+  // on both sides when both have the output it comes back from; else it is none.
+  void MatchCaches(const std::pair<const Function*, const Function*>& functions, const FunctionInputs& inputs_a,
+                   const FunctionInputs& inputs_b, InputKindChoices& kinds_a, InputKindChoices& kinds_b) const {
+    const auto has_output = [](const Function& function, const std::string& name, const Type& type) {
+      const auto& outputs = function.body().outputs();
+      return std::ranges::any_of(outputs, [&](const Value* v) { return v->name == name && v->type == type; });
+    };
+    const auto settle = [&](const InputFacts& cache, const std::string& output, const Function& other,
+                            const InputFacts& twin, InputKindChoices& own, InputKindChoices& others) {
+      if (has_output(other, output, cache.pair->output->type)) {
+        others[twin.input->name] = {InputKind::kCache, {}, output};
+        own[cache.input->name] = {InputKind::kCache, {}, cache.pair->output->name};
+      } else {
+        own[cache.input->name] = {InputKind::kFree, {}, {}};
+        if (twin.kind == InputKind::kCache) others[twin.input->name] = {InputKind::kFree, {}, {}};
+      }
+    };
+    for (const InputFacts& x : inputs_a.inputs) {
+      const std::string name = Renamed(x.input->name);
+      const auto y = std::ranges::find_if(inputs_b.inputs, [&](const InputFacts& f) { return f.input->name == name; });
+      if (y == inputs_b.inputs.end() || (x.kind != InputKind::kCache && y->kind != InputKind::kCache)) continue;
+      const bool both = x.kind == InputKind::kCache && y->kind == InputKind::kCache;
+      if (both && Renamed(x.pair->output->name) == y->pair->output->name) continue;
+      if (x.kind == InputKind::kCache) {
+        settle(x, Renamed(x.pair->output->name), *functions.second, *y, kinds_a, kinds_b);
+      } else {
+        settle(*y, Original(y->pair->output->name), *functions.first, x, kinds_b, kinds_a);
+      }
+    }
   }
 
   // Pairs the inputs of two functions; B's get A's values.
@@ -187,9 +226,9 @@ class Comparison {
       // other keeps as a ring); where only one side shows its kind, the other takes it.
       if (x.kind == y.kind || (!IsArbitrary(x.kind) && !IsArbitrary(y.kind))) return;
       if (x.kind == InputKind::kFree || !IsArbitrary(y.kind)) {
-        kinds_a[x.input->name] = {y.kind, y.window};
+        kinds_a[x.input->name] = {y.kind, y.window, {}};
       } else {
-        kinds_b[y.input->name] = {x.kind, x.window};
+        kinds_b[y.input->name] = {x.kind, x.window, {}};
       }
     };
     for (const InputFacts& facts : inputs_a.inputs) {
@@ -240,11 +279,12 @@ class Comparison {
     }
     InputKindChoices kinds_a = ChoicesFor(ProgramA());
     InputKindChoices kinds_b = ChoicesFor(ProgramB());
-    const InputKindChoices stated_a = kinds_a;
-    const InputKindChoices stated_b = kinds_b;
     for (const auto& [function, other] : functions_) {
-      MW_ASSIGN_OR_RETURN(const FunctionInputs inputs_a, FindInputKinds(*function, stated_a));
-      MW_ASSIGN_OR_RETURN(const FunctionInputs inputs_b, FindInputKinds(*other, stated_b));
+      MW_ASSIGN_OR_RETURN(FunctionInputs inputs_a, FindInputKinds(*function, kinds_a));
+      MW_ASSIGN_OR_RETURN(FunctionInputs inputs_b, FindInputKinds(*other, kinds_b));
+      MatchCaches({function, other}, inputs_a, inputs_b, kinds_a, kinds_b);
+      MW_ASSIGN_OR_RETURN(inputs_a, FindInputKinds(*function, kinds_a));
+      MW_ASSIGN_OR_RETURN(inputs_b, FindInputKinds(*other, kinds_b));
       MatchInputs(inputs_a, inputs_b, kinds_a, kinds_b);
     }
     MW_RETURN_IF_ERROR(MakeSource(a_, kinds_a));

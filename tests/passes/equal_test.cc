@@ -104,7 +104,7 @@ TEST(Equal, OptionsAreChecked) {
   options.functions = {{"main", "decode"}};
   EXPECT_EQ(CompareModels(Sum(1), Sum(1), options).status().code(), ErrorCode::kUsage);
   options = {};
-  options.kinds = {{"nothing", {InputKind::kFree, {}}}};
+  options.kinds = {{"nothing", {InputKind::kFree, {}, {}}}};
   EXPECT_EQ(CompareModels(Sum(1), Sum(1), options).status().code(), ErrorCode::kUsage);
 }
 

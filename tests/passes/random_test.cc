@@ -1,0 +1,212 @@
+// Random stateful programs keep their meaning under every pass and under pairs of passes. 10,000 programs, in shards;
+// with MILWRIGHT_FULL_TESTS=1 also every ordered pair on 1,000 programs.
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "analysis/state_analysis.h"
+#include "passes/pass_test_util.h"
+#include "support/random_program.h"
+
+namespace milwright {
+namespace {
+
+using testing::RandomProgram;
+using testing::Reduce;
+
+constexpr uint64_t kPrograms = 10000;
+constexpr uint64_t kShards = 8;
+constexpr uint64_t kRunsOfEachPair = 20;
+constexpr int kSteps = 6;  // longer than the four rows of a state where nothing bounds the position
+
+// Options for passes that need some; passes that are not listed run without.
+const std::map<std::string_view, std::string_view>& Options() {
+  static const std::map<std::string_view, std::string_view> options = {
+      {"rename", "x:row;s0:memory"},
+      {"set-opset", "opset:iOS26"},
+      {"extract-function", "function:main"},
+  };
+  return options;
+}
+
+// Passes that cannot run on a single program; their own tests run them.
+bool NeedsAnotherPackage(const Pass& pass) { return pass.name == "merge-functions"; }
+
+std::vector<std::string> PassTexts() {
+  std::vector<std::string> texts;
+  for (const Pass& pass : AllPasses()) {
+    if (NeedsAnotherPackage(pass)) continue;
+    const auto it = Options().find(pass.name);
+    texts.push_back(std::string(pass.name) + (it != Options().end() ? "=" + std::string(it->second) : ""));
+  }
+  return texts;
+}
+
+struct Outcome {
+  enum Kind { kEqual, kUnchanged, kRefused, kWrong } kind = kEqual;
+  std::string message;
+};
+
+// Runs `passes` on `spec` and both programs on the same inputs.
+Outcome Try(const ModelSpec& spec, const std::string& passes) {
+  ModelSpec after = spec.Clone();
+  const auto uses = ParsePasses(passes);
+  if (!uses.ok()) return {Outcome::kWrong, uses.status().message()};
+  CompareOptions options;
+  options.steps = kSteps;
+  for (const PassUse& use : *uses) {
+    if (use.pass->exactness == Exactness::kReordered) options.tolerance = {1e-3, 0};
+    if (use.pass->name == "rename") {
+      for (const auto& [from, to] : use.arguments.values()) options.names.insert_or_assign(from, to);
+    }
+  }
+  PassManagerOptions manager;
+  manager.verify_each = true;
+  const auto results = RunPasses(after, *uses, manager);
+  if (!results.ok()) {
+    const bool refused = results.status().code() == ErrorCode::kPrecondition;
+    return {refused ? Outcome::kRefused : Outcome::kWrong, results.status().message()};
+  }
+  if (std::ranges::none_of(*results, &PassResult::changed)) return {Outcome::kUnchanged, {}};
+  const auto a = Model::FromSpec(std::make_shared<const ModelSpec>(spec.Clone()));
+  const auto b = Model::FromSpec(std::make_shared<const ModelSpec>(std::move(after)));
+  if (!a.ok() || !b.ok()) return {Outcome::kWrong, (a.ok() ? b : a).status().message()};
+  const auto report = CompareModels(*a, *b, options);
+  if (!report.ok()) return {Outcome::kWrong, report.status().message()};
+  if (report->equal()) return {};
+  std::string text;
+  for (const std::string& fault : report->faults) text += fault + "\n";
+  for (const ComparedValue& value : report->values)
+    if (!value.worst.passed()) text += DescribeDifference(value) + "\n";
+  return {Outcome::kWrong, text};
+}
+
+struct Tally {
+  std::map<std::string, std::map<Outcome::Kind, int>> by_pass;
+  std::map<UpdateForm, int> states;
+  std::map<UpdateForm, int> writes;
+  std::map<std::string, int> nested;
+  int failures = 0;
+};
+
+void Check(uint64_t seed, const ModelSpec& spec, const std::string& passes, Tally& tally) {
+  const Outcome outcome = Try(spec, passes);
+  if (passes.find(',') == std::string::npos) ++tally.by_pass[passes][outcome.kind];
+  if (outcome.kind != Outcome::kWrong || ++tally.failures > 3) return;
+  const ModelSpec small =
+      Reduce(spec, [&](const ModelSpec& candidate) { return Try(candidate, passes).kind == Outcome::kWrong; });
+  ADD_FAILURE() << "seed " << seed << ", passes " << passes << ": " << outcome.message
+                << "\nreduced: " << Try(small, passes).message << "\n"
+                << PrintProgram(small.program);
+}
+
+void CountForms(const ModelSpec& spec, Tally& tally) {
+  const Function& function = *spec.program.functions().front();
+  for (const StateFacts& facts : AnalyzeStates(function).states) {
+    ++tally.states[facts.form];
+    for (const StateWrite& write : facts.writes) {
+      ++tally.writes[write.form];
+      if (write.op->parent()->parent() != nullptr) ++tally.nested[write.op->parent()->parent()->type()];
+    }
+  }
+}
+
+std::string Text(const Tally& tally) {
+  std::string text = "states / writes by update form:";
+  for (const auto& [form, count] : tally.states) {
+    const auto writes = tally.writes.find(form);
+    text += " " + std::string(UpdateFormName(form)) + " " + std::to_string(count) + "/" +
+            std::to_string(writes != tally.writes.end() ? writes->second : 0);
+  }
+  text += "\nwrites in nested blocks:";
+  for (const auto& [type, count] : tally.nested) text += " " + type + " " + std::to_string(count);
+  text += "\npass: equal / unchanged / refused\n";
+  for (const auto& [pass, kinds] : tally.by_pass) {
+    const auto of = [&kinds](Outcome::Kind kind) {
+      const auto it = kinds.find(kind);
+      return std::to_string(it != kinds.end() ? it->second : 0);
+    };
+    text += "  " + pass + ": " + of(Outcome::kEqual) + " / " + of(Outcome::kUnchanged) + " / " + of(Outcome::kRefused) +
+            "\n";
+  }
+  return text;
+}
+
+class RandomPrograms : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(RandomPrograms, KeepTheirMeaning) {
+  const std::vector<std::string> passes = PassTexts();
+  const uint64_t pairs = passes.size() * (passes.size() - 1);
+  // Every pair comes equally often: one for each program, and more where that is too few.
+  const uint64_t pair_runs = std::max(kPrograms, pairs * kRunsOfEachPair);
+  Tally tally;
+  for (uint64_t seed = GetParam(); seed < kPrograms && tally.failures < 3; seed += kShards) {
+    const ModelSpec spec = RandomProgram(seed);
+    CountForms(spec, tally);
+    for (const std::string& pass : passes) Check(seed, spec, pass, tally);
+    for (uint64_t run = seed; run < pair_runs; run += kPrograms) {
+      const uint64_t first = run % pairs / (passes.size() - 1);
+      const uint64_t second = run % pairs % (passes.size() - 1);
+      Check(seed, spec, passes[first] + "," + passes[second + (second >= first ? 1 : 0)], tally);
+    }
+  }
+  EXPECT_EQ(tally.failures, 0);
+  // The generator makes every update form (a state that is never touched is `none`).
+  for (const UpdateForm form :
+       {UpdateForm::kNone, UpdateForm::kReadOnly, UpdateForm::kWrittenBack, UpdateForm::kSliceUpdate,
+        UpdateForm::kStaticSlot, UpdateForm::kMaskBlend, UpdateForm::kShiftConcat, UpdateForm::kShiftMatmul,
+        UpdateForm::kScatter, UpdateForm::kReadModifyWrite, UpdateForm::kWholeOverwrite}) {
+    const bool without_writes = form == UpdateForm::kNone || form == UpdateForm::kReadOnly;
+    EXPECT_GE(without_writes ? tally.states[form] : tally.writes[form], 10) << UpdateFormName(form);
+  }
+  if (GetParam() == 0) std::cout << Text(tally);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, RandomPrograms, ::testing::Range<uint64_t>(0, kShards));
+
+TEST(RandomProgramsFull, EveryPairOnAThousand) {
+  const char* full = std::getenv("MILWRIGHT_FULL_TESTS");
+  if (full == nullptr || std::string_view(full) != "1") GTEST_SKIP() << "MILWRIGHT_FULL_TESTS is not 1";
+  const std::vector<std::string> passes = PassTexts();
+  Tally tally;
+  for (uint64_t seed = kPrograms; seed < kPrograms + 1000 && tally.failures < 3; ++seed) {
+    const ModelSpec spec = RandomProgram(seed);
+    for (const std::string& first : passes) {
+      for (const std::string& second : passes) {
+        if (first != second) Check(seed, spec, first + "," + second, tally);
+      }
+    }
+  }
+  EXPECT_EQ(tally.failures, 0);
+}
+
+TEST(RandomProgramGenerator, ProgramsVerifyAndTheSameSeedGivesTheSame) {
+  std::set<uint64_t> prints;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const ModelSpec spec = RandomProgram(seed);
+    ASSERT_OK(Verify(spec.program));
+    EXPECT_EQ(Fingerprint(spec.program), Fingerprint(RandomProgram(seed).program));
+    prints.insert(Fingerprint(spec.program));
+  }
+  EXPECT_GE(prints.size(), 49U);
+}
+
+TEST(RandomProgramGenerator, ReducesToWhatFails) {
+  const auto has_scatter = [](const ModelSpec& spec) {
+    bool found = false;
+    for (const auto& function : spec.program.functions())
+      ForEachOperation(function->body(), [&found](const Operation& op) { found = found || op.type() == "scatter"; });
+    return found;
+  };
+  uint64_t seed = 0;
+  while (!has_scatter(RandomProgram(seed))) ++seed;
+  const ModelSpec small = Reduce(RandomProgram(seed), has_scatter);
+  int operations = 0;
+  ForEachOperation(small.program.functions().front()->body(),
+                   [&operations](const Operation& op) { operations += op.type() != "const" ? 1 : 0; });
+  EXPECT_LE(operations, 3) << PrintProgram(small.program);
+}
+
+}  // namespace
+}  // namespace milwright
