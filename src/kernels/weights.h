@@ -77,9 +77,9 @@ enum class Precision : uint8_t {
 /// Columns that share one scale when the activation is quantised in Precision::kFast.
 inline constexpr int64_t kActivationBlock = 32;
 
-/// Bound on the extra error of one output in Precision::kFast, beyond that of kExact, for the decoded row `weights` and the
-/// activation `x` of `cols` values: an int8 activation errs by at most half a step, max|x in block| / 254, so the output errs
-/// by at most the sum over blocks of max|x| / 254 * sum|w|.
+/// Bound on the extra error of one output in Precision::kFast, beyond that of kExact, for the decoded row `weights` and
+/// the activation `x` of `cols` values: an int8 activation errs by at most half a step, max|x in block| / 254, so the
+/// output errs by at most the sum over blocks of max|x| / 254 * sum|w|.
 float FastErrorBound(const float* weights, const float* x, int64_t cols);
 
 /// Checks sizes, types and block shapes of a view against its buffers' sizes where known; the kernels rely on it.

@@ -110,7 +110,7 @@ void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride,
     MW_UNROLL for (int r = 0; r < kRows; ++r) {
       MW_UNROLL for (int v = 0; v < kVectors; ++v) dots[r][v] = _mm512_setzero_si512();
     }
-    for (int64_t k = 0; k < kBlock / 4; ++k) {
+    MW_UNROLL for (int64_t k = 0; k < kBlock / 4; ++k) {
       __m512i lanes[kVectors];
       MW_UNROLL for (int v = 0; v < kVectors; ++v) lanes[v] = _mm512_load_si512(x[v * group_stride + b].codes[k]);
       MW_UNROLL for (int r = 0; r < kRows; ++r) {

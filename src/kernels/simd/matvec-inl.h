@@ -14,8 +14,8 @@
 namespace milwright::kernels {
 namespace {
 
-/// How far ahead of the loads weights are prefetched. Of 512 B to 8 KB, the most was the fastest for every format (4-bit
-/// tables: 5.5, 11.1, 11.2, 12.8, 13.1 GB/s on one core that reads 15.4).
+/// How far ahead of the loads weights are prefetched. Of 512 B to 8 KB, the most was fastest for nearly every format
+/// (4-bit tables: 5.5, 11.1, 11.2, 12.8, 13.1 GB/s on one core that reads 15.4).
 constexpr int64_t kPrefetchBytes = 8192;
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }
