@@ -63,6 +63,8 @@ Value::Value(std::shared_ptr<const List> value) : data_(std::move(value)) {}
 Value::Value(std::shared_ptr<const Dict> value) : data_(std::move(value)) {}
 Value::Value(std::shared_ptr<Object> value) : data_(std::move(value)) {}
 
+Value Value::MakeNone() { return Value(Data(None{})); }
+
 Value Value::MakeUndefined(std::string reason) {
   return Value(Data(Undefined{std::make_shared<const std::string>(std::move(reason))}));
 }

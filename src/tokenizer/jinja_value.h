@@ -57,7 +57,7 @@ class Value {
   Value(std::shared_ptr<const List> value);  // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<const Dict> value);  // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<Object> value);      // NOLINT(google-explicit-constructor)
-  static Value MakeNone() { return Value(Data(None{})); }
+  static Value MakeNone();
   static Value MakeUndefined(std::string reason);
 
   [[nodiscard]] bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
