@@ -70,8 +70,8 @@ bool IsOutput(const Value& value) {
 bool IsDepthwise1024(const Operation& op) {
   const Literal* groups = op.InputConstant("groups");
   const Value* weight = op.InputValue("weight");
-  return op.type() == "conv" && groups != nullptr && groups->tensor.At(0) == 1024 && weight != nullptr &&
-         !weight->type.shape().empty() && weight->type.shape().back() == 3;
+  return op.type() == "conv" && groups != nullptr && groups->tensor.size() == 1 && groups->tensor.GetInt(0) == 1024 &&
+         weight != nullptr && !weight->type.shape().empty() && weight->type.shape().back() == 3;
 }
 
 std::vector<std::string> TagsOf(const Function& function, const FunctionStates& states, size_t functions) {

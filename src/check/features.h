@@ -39,9 +39,9 @@ struct ProgramFeatures {
   std::string weight_format;    ///< as WeightFormat names them
   std::optional<int64_t> layers;
   std::optional<int64_t> context_length;
-  std::vector<std::string> tags;         ///< "in_graph_argmax", "state_slice_is_output", ...: the ledger's `other`
-  std::optional<double> package_mb;      ///< weights as stored
-  std::optional<double> depalettized_mb; ///< weights decompressed
+  std::vector<std::string> tags;          ///< "in_graph_argmax", "state_slice_is_output", ...: the ledger's `other`
+  std::optional<double> package_mb;       ///< weights as stored
+  std::optional<double> depalettized_mb;  ///< weights decompressed
 
   [[nodiscard]] bool Has(std::string_view tag) const;
 };

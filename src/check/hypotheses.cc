@@ -57,18 +57,14 @@ bool IsStateful(const Observation& o) { return !o.program.states.empty(); }
 bool UnitIs(const Observation& o, std::initializer_list<std::string_view> units) {
   return std::ranges::find(units, o.environment.compute_units) != units.end();
 }
-bool AneAllowed(const Observation& o) {
-  return UnitIs(o, {"cpuAndNeuralEngine", "all"}) && !Has(o, "core_ai_stack");
-}
+bool AneAllowed(const Observation& o) { return UnitIs(o, {"cpuAndNeuralEngine", "all"}) && !Has(o, "core_ai_stack"); }
 bool AnePossible(const Observation& o) {
   return UnitIs(o, {"cpuAndNeuralEngine", "all", "unknown"}) && !Has(o, "core_ai_stack") &&
          o.outcome.stage != "convert" && !Has(o, "converter_bug");
 }
 bool StatefulAne(const Observation& o) { return IsStateful(o) && AneAllowed(o) && !Has(o, "host_state_copy"); }
 bool StatefulMaybeAne(const Observation& o) { return IsStateful(o) && AnePossible(o); }
-bool StatefulIphone(const Observation& o) {
-  return StatefulAne(o) && o.environment.device.starts_with("iPhone");
-}
+bool StatefulIphone(const Observation& o) { return StatefulAne(o) && o.environment.device.starts_with("iPhone"); }
 bool StatefulCpuRun(const Observation& o) {
   const std::string& stage = o.outcome.stage;
   return IsStateful(o) && UnitIs(o, {"cpuOnly"}) &&
@@ -153,9 +149,7 @@ Truth RankNot4(const States& states) {
     return state.shape->size() != 4;
   });
 }
-Truth StateRankNot4(const Observation& o) {
-  return StatesKnown(o) ? RankNot4(o.program.states) : std::nullopt;
-}
+Truth StateRankNot4(const Observation& o) { return StatesKnown(o) ? RankNot4(o.program.states) : std::nullopt; }
 States Caches(const Observation& o) {
   States caches = o.program.states;
   caches.insert(caches.end(), o.program.explicit_caches.begin(), o.program.explicit_caches.end());
@@ -210,16 +204,14 @@ Truth FlexibleInputs(const Observation& o) {
   const std::string& flexible = o.program.flexible_inputs;
   return flexible == "unknown" ? std::nullopt : Truth(flexible == "range" || flexible == "enumerated");
 }
-Truth StateSliceIsOutput(const Observation& o) {
-  return Has(o, "state_slice_is_output") ? Truth(true) : std::nullopt;
-}
+Truth StateSliceIsOutput(const Observation& o) { return Has(o, "state_slice_is_output") ? Truth(true) : std::nullopt; }
 Truth HasState(const Observation& o) { return IsStateful(o); }
 Truth SeveralStatesWithSliceUpdate(const Observation& o) {
   const auto count = StateCount(o);
   if (!count.has_value()) return std::nullopt;
   return *count >= 2 && std::ranges::any_of(o.program.states, [](const StateFeatures& state) {
-           return state.update == "slice_update_dynamic";
-         });
+    return state.update == "slice_update_dynamic";
+  });
 }
 Truth ManyLayers(const Observation& o) {
   // Rows of a chunked model tell the layers of the whole model only.
@@ -228,8 +220,7 @@ Truth ManyLayers(const Observation& o) {
 Truth HighPlanShare(const Observation& o) { return *o.outcome.ane_share >= 0.9; }
 Truth ReadOnlyState(const Observation& o) {
   if (!StatesKnown(o)) return std::nullopt;
-  return std::ranges::any_of(o.program.states,
-                             [](const StateFeatures& state) { return state.update == "read_only"; });
+  return std::ranges::any_of(o.program.states, [](const StateFeatures& state) { return state.update == "read_only"; });
 }
 Truth ActivationQuantization(const Observation& o) { return Has(o, "activation_quant"); }
 Truth PassBug(const Observation& o) { return Has(o, "pass_bug"); }
@@ -257,11 +248,7 @@ std::vector<Hypothesis> MakeHypotheses() {
        .scope = StatefulMaybeAne,
        .property = ShiftConcatOfKv,
        .passed_plan = true},
-      {.id = "update-mask-blend",
-       .codes = {"-14"},
-       .scope = StatefulAne,
-       .property = MaskBlend,
-       .passed_plan = true},
+      {.id = "update-mask-blend", .codes = {"-14"}, .scope = StatefulAne, .property = MaskBlend, .passed_plan = true},
       {"old-toolchain", {"-14", "14"}, StatefulMaybeAne, ToolchainBefore9},
       {"multifunction-T-gt1-iphone", {"FAILED 11"}, StatefulIphone, MultiFunctionWithLongQuery},
       {"multifunction-T-gt1-multistate-iphone", {"FAILED 11"}, StatefulIphone, MultiFunctionAndMultiState},
@@ -321,8 +308,8 @@ Bearing BearingOf(const Hypothesis& hypothesis, const Observation& observation) 
   const Outcome& outcome = observation.outcome;
   const bool hit = Contains(hypothesis.predicts, outcome.status) &&
                    (hypothesis.codes.empty() || Contains(hypothesis.codes, outcome.code));
-  const bool past_plan = hypothesis.passed_plan && outcome.status == "fail" && outcome.stage == "predict" &&
-                         outcome.code == "0x1d";
+  const bool past_plan =
+      hypothesis.passed_plan && outcome.status == "fail" && outcome.stage == "predict" && outcome.code == "0x1d";
   const bool ran = !hit && (Contains(hypothesis.ran, outcome.status) || past_plan);
   if (!hit && !ran) return Bearing::kNeither;
   const Truth property = hypothesis.property(observation);

@@ -17,8 +17,8 @@ using Truth = std::optional<bool>;
 
 struct Hypothesis {
   std::string_view id;
-  std::vector<std::string_view> codes;         ///< codes it predicts, "" for none; empty: any
-  bool (*scope)(const Observation&) = nullptr; ///< which observations it speaks of
+  std::vector<std::string_view> codes;          ///< codes it predicts, "" for none; empty: any
+  bool (*scope)(const Observation&) = nullptr;  ///< which observations it speaks of
   Truth (*property)(const Observation&) = nullptr;
   std::vector<std::string_view> predicts = {"fail"};                     ///< statuses
   std::vector<std::string_view> ran = {"ok", "slow", "wrong_numerics"};  ///< statuses that count as "it ran"
@@ -32,13 +32,13 @@ const Hypothesis* FindHypothesis(std::string_view id);
 /// How one observation bears on a hypothesis.
 enum class Bearing {
   kOutOfScope,
-  kNeither,              ///< in scope, but neither the predicted outcome nor a run
-  kSupports,             ///< has the property, and the predicted outcome
-  kContradicts,          ///< has the property, and ran
-  kWeakCounterexample,   ///< the same, but it is not sure that it ran on the ANE
-  kSameOutcomeWithout,   ///< the predicted outcome without the property
-  kConsistentNegative,   ///< neither property nor outcome
-  kUndecidable,          ///< the property is not known
+  kNeither,             ///< in scope, but neither the predicted outcome nor a run
+  kSupports,            ///< has the property, and the predicted outcome
+  kContradicts,         ///< has the property, and ran
+  kWeakCounterexample,  ///< the same, but it is not sure that it ran on the ANE
+  kSameOutcomeWithout,  ///< the predicted outcome without the property
+  kConsistentNegative,  ///< neither property nor outcome
+  kUndecidable,         ///< the property is not known
 };
 Bearing BearingOf(const Hypothesis& hypothesis, const Observation& observation);
 

@@ -89,8 +89,8 @@ std::vector<StateFeatures> ReadStates(Fields& program, std::string_view key, Sta
   std::vector<StateFeatures> states;
   for (const Json& entry : program.List(key)) {
     Fields fields(entry, fmt::format("{}.{}", program.place(), key), error);
-    states.push_back({fields.Text("name"), fields.Shape("shape"), fields.Text("dtype"), fields.Text("role"),
-                      fields.Text("update")});
+    states.push_back(
+        {fields.Text("name"), fields.Shape("shape"), fields.Text("dtype"), fields.Text("role"), fields.Text("update")});
   }
   return states;
 }
@@ -144,12 +144,11 @@ std::vector<HypothesisRecord> ReadHypotheses(std::string_view text, Status& erro
   for (const Json& entry : file.List("hypotheses")) {
     Fields row(entry, "hypotheses.json", error);
     Fields counts = row.Object("counts");
-    records.push_back({row.Text("id"), row.Text("statement"), row.Text("status"), row.Text("refuted_as"),
-                       row.Text("untested_by"), row.Text("note"), row.Texts("supported_by"),
-                       row.Texts("contradicted_by"), row.Texts("weak_counterexamples"),
-                       row.Texts("same_outcome_without_property"),
-                       counts.Number<size_t>("consistent_negatives").value_or(0),
-                       counts.Number<size_t>("undecidable").value_or(0)});
+    records.push_back(
+        {row.Text("id"), row.Text("statement"), row.Text("status"), row.Text("refuted_as"), row.Text("untested_by"),
+         row.Text("note"), row.Texts("supported_by"), row.Texts("contradicted_by"), row.Texts("weak_counterexamples"),
+         row.Texts("same_outcome_without_property"), counts.Number<size_t>("consistent_negatives").value_or(0),
+         counts.Number<size_t>("undecidable").value_or(0)});
   }
   return records;
 }

@@ -158,6 +158,18 @@ struct EqualArguments {
 };
 int Equal(const EqualArguments& arguments);
 
+struct EvidenceArguments {
+  std::string what;  ///< list, show, hypotheses
+  std::string id;    ///< of show: an observation or a hypothesis
+  bool json = false;
+};
+int Evidence(const EvidenceArguments& arguments);
+
+struct TargetsArguments {
+  bool json = false;
+};
+int Targets(const TargetsArguments& arguments);
+
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
 
