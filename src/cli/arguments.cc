@@ -39,6 +39,8 @@ class CommandLine {
     AddRewrite();
     AddDiff();
     AddEqual();
+    AddEvidence();
+    AddTargets();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -297,6 +299,22 @@ class CommandLine {
     AddJson(verb, equal_.json);
   }
 
+  void AddEvidence() {
+    CLI::App* verb = Add("evidence", "Read the ledger of known outcomes: list, show ID, hypotheses",
+                         "milwright evidence show lfm2-2state-baseline", evidence_, Evidence);
+    verb->add_option("WHAT", evidence_.what, "list, show or hypotheses")
+        ->required()
+        ->check(CLI::IsMember({"list", "show", "hypotheses"}));
+    verb->add_option("ID", evidence_.id, "The observation or hypothesis to show");
+    AddJson(verb, evidence_.json);
+  }
+
+  void AddTargets() {
+    CLI::App* verb = Add("targets", "List the targets of `check`, and what their rules rest on", "milwright targets",
+                         targets_, Targets);
+    AddJson(verb, targets_.json);
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -343,6 +361,8 @@ class CommandLine {
   RewriteArguments rewrite_;
   DiffArguments diff_;
   EqualArguments equal_;
+  EvidenceArguments evidence_;
+  TargetsArguments targets_;
 };
 
 }  // namespace

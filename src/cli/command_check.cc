@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "check/rule.h"
+#include "check/targets.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -55,9 +56,19 @@ Json FindingJson(const Finding& finding) {
   return json;
 }
 
+int UnknownTarget(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Target& target : AllTargets()) known.emplace_back(target.name);
+  const std::string nearest = NearestWord(name, known);
+  return Fail(Status(ErrorCode::kUsage,
+                     fmt::format("there is no target '{}'; {}", name,
+                                 nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
+}
+
 }  // namespace
 
 int Check(const CheckArguments& arguments) {
+  if (FindTarget(arguments.target) == nullptr) return UnknownTarget(arguments.target);
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
   const std::vector<Finding> findings = CheckModel(*model, {arguments.target, {}});

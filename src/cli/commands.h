@@ -178,6 +178,17 @@ int Equal(const EqualArguments& arguments);
 /// `--quantize` and `--layer` as options, and the table of what compression did; for `compress` and `build`.
 Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers);
 void PrintCompression(const CompressReport& report, size_t worst);
+struct EvidenceArguments {
+  std::string what;  ///< list, show, hypotheses
+  std::string id;    ///< of show: an observation or a hypothesis
+  bool json = false;
+};
+int Evidence(const EvidenceArguments& arguments);
+
+struct TargetsArguments {
+  bool json = false;
+};
+int Targets(const TargetsArguments& arguments);
 
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
