@@ -101,6 +101,33 @@ TEST(Cli, StatesGoInAndOut) {
   EXPECT_EQ(Milwright("run " + Package("a_accumulator") + " --fill zero --state-in " + folder + "/two.npz").code, 0);
 }
 
+// Checkpoint to text: build, check, compress, verify, generate, and what each says when asked for nonsense.
+TEST(Cli, FromCheckpointToText) {
+  const std::string folder = ::testing::TempDir() + "/milwright_cli_jacobean";
+  const std::string example = std::string(MILWRIGHT_SOURCE_DIR) + "/examples/qwen3-jacobean";
+  std::filesystem::remove_all(folder);
+  const Output built =
+      Milwright("build " + example + " -o " + folder + "/a --functions decode,prefill:16 --context-length 256");
+  ASSERT_EQ(built.code, 0) << built.text;
+  EXPECT_EQ(Milwright("check --fail-on warning " + folder + "/a/model.mlpackage").code, 0);
+  const std::string golden = " --golden " + example + "/golden.safetensors";
+  EXPECT_EQ(Milwright("verify " + folder + "/a" + golden + " --atol 0.05").code, 0);
+  EXPECT_EQ(Milwright("verify " + folder + "/a" + golden + " --atol 0.0001").code, 1);
+  ASSERT_EQ(Milwright("compress " + folder + "/a -o " + folder + "/b --quantize lut4:group16").code, 0);
+  EXPECT_EQ(
+      Milwright("verify " + folder + "/b --tokens " + example + "/heldout.json --windows 2 --max-perplexity 40").code,
+      0);
+  EXPECT_EQ(Milwright("verify " + folder + "/b --against " + folder + "/a --min-cosine 0.9").code, 0);
+  const Output text = Milwright("generate " + folder + "/a --prompt ROMEO: --greedy --max-tokens 5 --json");
+  EXPECT_EQ(text.code, 0) << text.text;
+  EXPECT_NE(text.text.find("\"event\":\"end\""), std::string::npos) << text.text;
+  EXPECT_EQ(Milwright("build " + example + " -o " + folder + "/c --state-layout pairs").code, 2);
+  EXPECT_EQ(Milwright("build " + folder + " -o " + folder + "/c").code, 3);
+  EXPECT_EQ(Milwright("compress " + folder + "/a -o " + folder + "/c --quantize int3").code, 2);
+  EXPECT_EQ(Milwright("verify " + folder + "/a").code, 2);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Cli, JsonIsJson) {
   for (const std::string verb : {"info", "check"}) {
     const Output output = Milwright(verb + " --json " + Package("i_multifunction_int4"));
