@@ -99,7 +99,6 @@ struct ContractForm {
   bool separate_head = false;  ///< the head is a package of its own
   bool separate_embedding = false;
   LayoutOption layout;               ///< the default
-  std::vector<StateLayout> layouts;  ///< those allowed; empty: all that `caches` has names for
   CacheUpdate update = CacheUpdate::kSlice;
   EmbeddingKind embedding = EmbeddingKind::kInGraph;
   HeadKind head = HeadKind::kLogits;

@@ -21,7 +21,7 @@ TemporaryFolder::~TemporaryFolder() {
 
 std::string FindCheckpoint(const std::string& name) {
   for (const std::string& folder : {std::string(MILWRIGHT_SHARED_DIR) + "/checkpoints/" + name,
-                                    std::string(MILWRIGHT_TEST_DATA) + "/checkpoints/" + name}) {
+                                    std::string(MILWRIGHT_SOURCE_DIR) + "/examples/" + name}) {
     if (std::filesystem::exists(folder + "/config.json")) return folder;
   }
   return {};
@@ -96,9 +96,9 @@ Result<std::vector<float>> BuildAndRun(const BuildOptions& options, const Golden
 
 const std::vector<std::string>& CheckpointNames() {
   static const std::vector<std::string> names = {
-      "llama-tiny",    "mistral-tiny", "qwen2-tiny",   "qwen3-tiny",  "qwen3-tiny-sharded",
-      "qwen3_vl-tiny", "qwen3_5-tiny", "gemma3-tiny",  "gemma4-tiny", "gemma4dense-tiny",
-      "lfm2-tiny",     "phi3-tiny",    "smollm3-tiny", "gpt2-tiny"};
+      "qwen3-jacobean",     "llama-tiny",    "mistral-tiny", "qwen2-tiny",   "qwen3-tiny",
+      "qwen3-tiny-sharded", "qwen3_vl-tiny", "qwen3_5-tiny", "gemma3-tiny",  "gemma4-tiny",
+      "gemma4dense-tiny",   "lfm2-tiny",     "phi3-tiny",    "smollm3-tiny", "gpt2-tiny"};
   return names;
 }
 

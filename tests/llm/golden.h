@@ -30,7 +30,7 @@ struct Golden {
   int64_t vocabulary = 0;
 };
 
-/// Folder of a checkpoint: ../shared/checkpoints/NAME, or tests/data/checkpoints/NAME; empty when it is in neither.
+/// Folder of a checkpoint: ../shared/checkpoints/NAME, or examples/NAME; empty when it is in neither.
 std::string FindCheckpoint(const std::string& name);
 /// Whether every combination is asked for (MILWRIGHT_FULL_TESTS=1), not only a sample.
 bool FullTests();

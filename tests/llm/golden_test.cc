@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace milwright {
 namespace {
 
@@ -22,7 +24,7 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(golden.ok()) << golden.status().message();
     golden_ = *std::move(golden);
     options_.checkpoint = checkpoint_;
-    options_.context_length = 48;
+    options_.context_length = std::max<int64_t>(48, static_cast<int64_t>(golden_.tokens.size()));
     options_.compute = DataType::kFp32;
   }
 

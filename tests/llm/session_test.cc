@@ -225,8 +225,8 @@ TEST_F(Jacobean, TextEqualsTheGolden) {
     }
     std::printf("jacobean, %s, %s chunks: logits within %.2e, %zu of %zu greedy ids compared\n", layout, chunks, error,
                 compared, all);
-    // fp16 states end where a margin is small, which comes early in two of the four texts; over all checkpoints more than
-    // half of all steps are compared (SessionTest prints the others).
+    // fp16 states end where a margin is small, which comes early in two of the four texts; over all checkpoints more
+    // than half of all steps are compared (SessionTest prints the others).
     EXPECT_GE(compared * 5, all * 2);
     EXPECT_TRUE(margin > 0 || compared == all);
   }

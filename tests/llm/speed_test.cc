@@ -101,7 +101,6 @@ TEST(BuildSpeed, HalfOfCopying) {
   options.checkpoint = folder.path();
   options.output = folder.path() + "/build";
   options.functions = *ParseFunctions("decode,prefill:8");
-  options.hash_checkpoint = false;
   const double before = AnonymousMegabytes();
   std::atomic<bool> done = false;
   double peak = 0;
