@@ -27,7 +27,8 @@ class StreamDecoder;
 
 /// Immutable after loading; threads may share it. Copies share their data.
 ///
-/// Gives the ids of the Rust library `tokenizers` 0.22. Models: BPE (byte-level, byte fallback, unknown token),
+/// Gives the ids of the Rust library `tokenizers` 0.22, but for characters that one of the Unicode tables is too old to
+/// know (here PCRE2's and utf8proc's, of Unicode 14 and 15). Models: BPE (byte-level, byte fallback, unknown token),
 /// Unigram, WordLevel; the components are those of normalizer.cc, pre_tokenizer.cc, post_processor.cc and decoder.cc. A
 /// file that needs anything else is refused. "truncation" and "padding" are settings of whoever made batches for
 /// training and, as in `transformers`, do not apply.
