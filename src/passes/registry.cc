@@ -119,6 +119,19 @@ std::span<const Pass> AllPasses() {
                          {"roles", "kv+conv+recurrent+accumulator", "... by role"},
                          {"indices", "N+N...", "... by place in the declaration"}},
              .run = PadStateDim},
+        Pass{.name = "mask-to-slice-update",
+             .summary = "Turn cache * (1 - mask) + new * mask into a slice update at the mask's position.",
+             .inverse = "slice-update-to-mask",
+             .exactness = Exactness::kInterface,
+             .options = {{"position", "INPUT", "where masks that are inputs are one (int32; added if absent)"},
+                         {"mask", "INPUT", "the mask that this position belongs to, when there are several"}},
+             .run = MaskToSliceUpdate},
+        Pass{.name = "slice-update-to-mask",
+             .summary = "Turn slice updates of one row into cache * (1 - mask) + new * mask.",
+             .inverse = "mask-to-slice-update",
+             .exactness = Exactness::kInterface,
+             .options = {{"mask", "INPUT", "take the mask from this input (added if absent) instead of computing it"}},
+             .run = SliceUpdateToMask},
     };
     std::ranges::sort(table, {}, &Pass::name);
     return table;
