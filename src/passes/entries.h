@@ -37,6 +37,9 @@ Status PadStateDim(ModelSpec& model, const PassArguments& arguments, PassReport&
 Status MaskToSliceUpdate(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 Status SliceUpdateToMask(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 
+// ring_buffer.cc
+Status ShiftToRingBuffer(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
 }  // namespace milwright
 
 #endif  // MILWRIGHT_PASSES_ENTRIES_H_

@@ -132,6 +132,15 @@ std::span<const Pass> AllPasses() {
              .exactness = Exactness::kInterface,
              .options = {{"mask", "INPUT", "take the mask from this input (added if absent) instead of computing it"}},
              .run = SliceUpdateToMask},
+        Pass{.name = "shift-to-ring-buffer",
+             .summary = "Write sliding windows at position mod W instead of moving them; masks stay right-aligned.",
+             .inverse = "",
+             .exactness = Exactness::kReordered,
+             .options = {{"position", "INPUT", "the int32 input that counts the steps (added if absent)", true},
+                         {"states", "NAME+NAME...", "which windows (those of keys and values, if nothing chooses)"},
+                         {"roles", "kv+conv+recurrent+accumulator", "... by role"},
+                         {"indices", "N+N...", "... by place in the declaration"}},
+             .run = ShiftToRingBuffer},
     };
     std::ranges::sort(table, {}, &Pass::name);
     return table;
