@@ -33,6 +33,13 @@ Status UnifyStates(ModelSpec& model, const PassArguments& arguments, PassReport&
 Status SplitState(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 Status PadStateDim(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 
+// mask_to_slice_update.cc, slice_update_to_mask.cc
+Status MaskToSliceUpdate(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+Status SliceUpdateToMask(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
+// ring_buffer.cc
+Status ShiftToRingBuffer(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
 }  // namespace milwright
 
 #endif  // MILWRIGHT_PASSES_ENTRIES_H_

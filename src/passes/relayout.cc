@@ -46,16 +46,11 @@ bool HoldsContentAt(const Value* value, const Operation& write, const Value* sta
   });
 }
 
-struct Update {
-  Operation* op = nullptr;
-  SlotSlice slice;
-};
+}  // namespace
 
-// The slice updates that make the value of `write` out of what the state holds, first to last; nullopt when it is made
-// in another way.
-std::optional<std::vector<Update>> UpdatesOf(const Operation& write) {
+std::optional<std::vector<SlotUpdate>> SlotUpdatesOf(const Operation& write) {
   const Value* state = StateOf(write);
-  std::vector<Update> updates;
+  std::vector<SlotUpdate> updates;
   const Value* value = WrittenValue(write);
   while (!HoldsContentAt(value, write, state)) {
     Operation* op = value->producer();
@@ -71,6 +66,28 @@ std::optional<std::vector<Update>> UpdatesOf(const Operation& write) {
   return updates;
 }
 
+bool SameSlot(const Value& before, const Value& after, int64_t slot) {
+  if (&before == &after) return true;
+  const Operation* first = before.producer();
+  const Operation* last = after.producer();
+  if (first == nullptr || last == nullptr || !IsStateRead(*first) || !IsStateRead(*last)) return false;
+  const Value* state = StateOf(*first);
+  if (StateOf(*last) != state || first->parent() != last->parent()) return false;
+  for (const Operation* op = first->parent()->Next(first); op != nullptr; op = op->parent()->Next(op)) {
+    if (op == last) return true;
+    if (!AccessOf(*op, state).writes) continue;
+    if (StateOf(*op) != state) return false;
+    const auto updates = SlotUpdatesOf(*op);
+    const bool elsewhere = updates.has_value() && std::ranges::none_of(*updates, [slot](const SlotUpdate& update) {
+                             return update.slice.slot <= slot && slot < update.slice.slot + update.slice.count;
+                           });
+    if (!elsewhere) return false;
+  }
+  return false;
+}
+
+namespace {
+
 class Mover {
  public:
   Mover(Function& function, const StateLayout& layout, PassReport& report)
@@ -85,11 +102,11 @@ class Mover {
     SplitUpdateOps();
     ReadBehindWrites();
     std::vector<Operation*> writes;
-    std::vector<std::optional<std::vector<Update>>> updates;
+    std::vector<std::optional<std::vector<SlotUpdate>>> updates;
     for (Operation* op : AccessesOf(function_, state_)) {
       if (!IsStateWrite(*op)) continue;
       writes.push_back(op);
-      updates.push_back(UpdatesOf(*op));
+      updates.push_back(SlotUpdatesOf(*op));
     }
     for (size_t i = 0; i < writes.size(); ++i) {
       builder_.SetInsertionPoint(*writes[i]->parent(), writes[i]);
@@ -160,8 +177,8 @@ class Mover {
     return nullptr;
   }
 
-  bool Fit(const std::vector<Update>& updates) const {
-    return std::ranges::all_of(updates, [this](const Update& update) { return PieceOf(update.slice) != nullptr; });
+  bool Fit(const std::vector<SlotUpdate>& updates) const {
+    return std::ranges::all_of(updates, [this](const SlotUpdate& update) { return PieceOf(update.slice) != nullptr; });
   }
 
   std::vector<Value*> Targets() const {
@@ -185,10 +202,10 @@ class Mover {
     return Retarget(slice, shape_, to, piece.target_slot - piece.slot);
   }
 
-  void MoveUpdates(const std::vector<Update>& updates) {
+  void MoveUpdates(const std::vector<SlotUpdate>& updates) {
     for (Value* target : Targets()) {
       Value* content = nullptr;
-      for (const Update& update : updates) {
+      for (const SlotUpdate& update : updates) {
         const StatePiece& piece = *PieceOf(update.slice);
         if (piece.target != target) continue;
         Value* rows = update.op->InputValue("update");
@@ -360,9 +377,9 @@ class ExtentFinder {
   void ReachAll() { extent_ = shape_; }
 
   void Write(const Operation& write) {
-    const auto updates = UpdatesOf(write);
+    const auto updates = SlotUpdatesOf(write);
     if (!updates.has_value()) return ReachAll();
-    for (const Update& update : *updates) {
+    for (const SlotUpdate& update : *updates) {
       if (!Concerns(update.slice)) continue;
       const Shape& rows = update.op->InputValue("update")->type.shape();
       size_t row = 0;

@@ -3,11 +3,13 @@
 #define MILWRIGHT_PASSES_RELAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mil/program.h"
 #include "milwright/status.h"
 #include "passes/pass.h"
+#include "passes/slot_slice.h"
 
 namespace milwright {
 
@@ -31,6 +33,19 @@ struct StateLayout {
 /// of a read becomes a slice of the new state; slice updates of what was read become slice updates of the new state
 /// with the slot moved; anything else goes through a copy in the old shape. Program order of accesses is kept.
 Status Relayout(Function& function, const std::vector<StateLayout>& layouts, PassReport& report);
+
+/// A slice update of what a state holds.
+struct SlotUpdate {
+  Operation* op = nullptr;
+  SlotSlice slice;
+};
+/// The slice updates that make the value of `write` out of what the state holds at that place, first to last; nullopt
+/// when it is made in another way.
+std::optional<std::vector<SlotUpdate>> SlotUpdatesOf(const Operation& write);
+
+/// Whether slot `slot` of a state has the same content in `before` and `after`, two reads of it in that order in one
+/// block: the writes between them go to other slots.
+bool SameSlot(const Value& before, const Value& after, int64_t slot);
 
 /// How far the reads and writes of `state` reach along each axis but the first for the slots [slot, slot + slots), at
 /// most the size of the state. A write at a position known only at run time counts with the rows it writes.
