@@ -176,8 +176,8 @@ void CheckMultiFunction(const ProgramFacts& facts, Reporter& reporter) {
     for (const StateFacts& state : states.states) longest = std::max(longest, state.query_length.value_or(0));
     if (longest <= 1) continue;
     reporter
-        .Report({name, {}, {}},
-                fmt::format("a function of {} rows a step shares a package and states with others", longest))
+        .Report({{}, {}, name},  // the package does not load, whichever function is asked for
+                fmt::format("function '{}' of {} rows a step shares a package and states with others", name, longest))
         .fix = FixIt{"extract-function=function:" + name, false};
   }
 }

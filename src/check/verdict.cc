@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr int kNear = 2;               // features in which a neighbour that decides may differ
 constexpr size_t kCertainSupport = 2;  // observations that a cause needs to decide alone
+constexpr size_t kCertainSources = 2;  // sources that must agree where no cause is known
+constexpr double kCertainShare = 0.8;  // of the weight of all near sources
 constexpr size_t kShownNeighbours = 3;
 
 // What a program is compared by: a few coarse properties, each a word; "?" when not known. States count as a set, so
@@ -107,20 +110,50 @@ bool IsCauseOfFailure(const Hypothesis& hypothesis) {
          std::ranges::find(hypothesis.predicts, "fallback") != hypothesis.predicts.end();
 }
 
-std::vector<Cause> FindCauses(const Observation& program, std::span<const Observation> observations) {
-  std::vector<Cause> causes;
+// Every hypothesis on failures that speaks of the program and whose property is known for it.
+std::vector<std::pair<Cause, bool>> FindCauses(const Observation& program, std::span<const Observation> observations) {
+  std::vector<std::pair<Cause, bool>> causes;
   for (const Hypothesis& hypothesis : AllHypotheses()) {
     if (!IsCauseOfFailure(hypothesis) || !hypothesis.scope(program)) continue;
-    if (hypothesis.property(program) != Truth(true)) continue;
+    const Truth holds = hypothesis.property(program);
+    if (!holds.has_value()) continue;
     Cause cause{&hypothesis, {}, 0};
     for (const Observation& observation : observations) {
       const Bearing bearing = BearingOf(hypothesis, observation);
       if (bearing == Bearing::kSupports) cause.supporters.push_back(&observation);
       if (bearing == Bearing::kContradicts) ++cause.contradictions;
     }
-    causes.push_back(std::move(cause));
+    causes.emplace_back(std::move(cause), *holds);
   }
   return causes;
+}
+
+bool Supports(const Cause& cause, const Observation* observation) {
+  return std::ranges::find(cause.supporters, observation) != cause.supporters.end();
+}
+
+// Whether a better supported hypothesis that the program does not meet accounts for every observation behind `cause`:
+// three states fail in public only where their roles differ too.
+bool IsExplainedAway(const Cause& cause, const std::vector<Cause>& lacking) {
+  return std::ranges::any_of(lacking, [&cause](const Cause& other) {
+    return other.supporters.size() > cause.supporters.size() &&
+           std::ranges::all_of(cause.supporters,
+                               [&other](const Observation* supporter) { return Supports(other, supporter); });
+  });
+}
+
+// Whether a hypothesis that the program does not meet accounts for them as well: public data cannot tell them apart.
+bool HasRival(const Cause& cause, const std::vector<Cause>& lacking) {
+  return std::ranges::any_of(lacking, [&cause](const Cause& other) {
+    return std::ranges::all_of(cause.supporters,
+                               [&other](const Observation* supporter) { return Supports(other, supporter); });
+  });
+}
+
+// A failure that has a cause which the program lacks says nothing of the program.
+bool SpeaksOf(const Neighbour& neighbour, const std::vector<Cause>& lacking) {
+  if (KindOf(neighbour.observation->outcome) == VerdictKind::kRuns) return true;
+  return std::ranges::none_of(lacking, [&](const Cause& cause) { return Supports(cause, neighbour.observation); });
 }
 
 const Finding* WorstFinding(std::span<const Finding> findings, Severity at_least) {
@@ -142,52 +175,76 @@ void Decide(Verdict& verdict, VerdictKind kind, std::string why) {
   verdict.why = std::move(why);
 }
 
-// From the causes that nothing contradicts.
-void JudgeByCauses(Verdict& verdict, const std::vector<const Cause*>& causes, const std::vector<Neighbour>& near) {
-  std::set<VerdictKind> kinds;
-  std::set<const Observation*> supporters;
-  for (const Cause* cause : causes) {
-    for (const Observation* supporter : cause->supporters) {
-      kinds.insert(KindOf(supporter->outcome));
-      supporters.insert(supporter);
-    }
+// The kind of outcome that more than half of `observations` had; kUnknown when there is none.
+VerdictKind MajorityOf(const std::vector<const Observation*>& observations, bool* unanimous) {
+  std::map<VerdictKind, size_t> counts;
+  for (const Observation* observation : observations) ++counts[KindOf(observation->outcome)];
+  *unanimous = counts.size() == 1;
+  for (const auto& [kind, count] : counts) {
+    if (2 * count > observations.size()) return kind;
   }
-  kinds.erase(VerdictKind::kUnknown);
-  const bool twin_runs = std::ranges::any_of(near, [](const Neighbour& neighbour) {
+  return VerdictKind::kUnknown;
+}
+
+// From the causes that nothing contradicts. A cause that rests on one observation counts only when it is alone.
+void JudgeByCauses(Verdict& verdict, std::vector<Cause> causes, const std::vector<Cause>& lacking,
+                   const std::vector<Neighbour>& neighbours) {
+  for (const Cause& cause : causes) verdict.causes.emplace_back(cause.hypothesis->id);
+  std::erase_if(causes, [](const Cause& cause) { return cause.supporters.size() < kCertainSupport; });
+  std::set<VerdictKind> kinds;
+  size_t support = 0;
+  bool decisive = false;
+  for (const Cause& cause : causes) {
+    bool unanimous = false;
+    kinds.insert(MajorityOf(cause.supporters, &unanimous));
+    decisive = decisive || (unanimous && !HasRival(cause, lacking));
+    support = std::max(support, cause.supporters.size());
+  }
+  const bool twin_runs = std::ranges::any_of(neighbours, [](const Neighbour& neighbour) {
     return neighbour.distance == 0 && KindOf(neighbour.observation->outcome) == VerdictKind::kRuns;
   });
   const std::string names = fmt::format("{}", fmt::join(verdict.causes, ", "));
-  const std::string_view competing = causes.size() > 1 ? "; they compete as explanations" : "";
-  if (kinds.size() == 1 && supporters.size() >= kCertainSupport && !twin_runs) {
-    Decide(
-        verdict, *kinds.begin(),
-        fmt::format("{} hold; {} observations support that, none contradicts{}", names, supporters.size(), competing));
-    return;
+  if (kinds.size() == 1 && decisive && !twin_runs) {
+    Decide(verdict, *kinds.begin(),
+           fmt::format("{}: up to {} observations support that, none contradicts{}", names, support,
+                       causes.size() > 1 ? "; they compete as explanations" : ""));
+  } else if (twin_runs) {
+    Decide(verdict, VerdictKind::kDisputed, names + ": but an observation equal in all features runs");
+  } else {
+    Decide(verdict, VerdictKind::kDisputed, names + ": the observations behind them are too few or do not agree");
   }
-  Decide(verdict, VerdictKind::kDisputed,
-         twin_runs ? fmt::format("{} hold, but an observation equal in all features runs", names)
-                   : fmt::format("{} hold, on {} observations that do not agree or do not suffice", names,
-                                 supporters.size()));
 }
 
-// From what near programs did.
-void JudgeByNeighbours(Verdict& verdict, const std::vector<Neighbour>& neighbours, const Finding* warning) {
-  std::set<VerdictKind> kinds;
-  size_t count = 0;
-  for (const Neighbour& neighbour : neighbours) {
+// From what near programs did. Rows of one source count once: most are one build on several devices. A source weighs
+// half as much for every feature in which its nearest row differs.
+void JudgeByNeighbours(Verdict& verdict, const std::vector<Neighbour>& neighbours, const std::vector<Cause>& lacking,
+                       const Finding* warning) {
+  std::map<VerdictKind, double> weights;
+  std::map<VerdictKind, std::set<std::string_view>> sources;
+  double total = 0;
+  for (const Neighbour& neighbour : neighbours) {  // nearest first
     if (neighbour.distance > kNear) break;
-    kinds.insert(KindOf(neighbour.observation->outcome));
-    ++count;
+    if (!SpeaksOf(neighbour, lacking)) continue;
+    const VerdictKind kind = KindOf(neighbour.observation->outcome);
+    if (!sources[kind].insert(neighbour.observation->source_url).second) continue;
+    const double weight = std::ldexp(1.0, -neighbour.distance);
+    weights[kind] += weight;
+    total += weight;
   }
-  if (kinds.empty()) {
+  if (weights.empty()) {
     Decide(verdict, VerdictKind::kUnknown, "no observation is near, and no hypothesis that stands applies");
-  } else if (kinds.size() > 1) {
-    Decide(verdict, VerdictKind::kDisputed, fmt::format("the {} nearest observations differ in outcome", count));
-  } else if (*kinds.begin() == VerdictKind::kRuns && warning != nullptr) {
+    return;
+  }
+  const auto best = std::ranges::max_element(weights, {}, [](const auto& entry) { return entry.second; });
+  const size_t agreeing = sources[best->first].size();
+  if (agreeing < kCertainSources || best->second < kCertainShare * total) {
+    Decide(verdict, VerdictKind::kDisputed,
+           agreeing < kCertainSources ? "only one source knows a near program" : "near programs differ in outcome");
+  } else if (best->first == VerdictKind::kRuns && warning != nullptr) {
     Decide(verdict, VerdictKind::kDisputed,
            fmt::format("near programs run, but {} speaks against it: {}", warning->id, warning->message));
   } else {
-    Decide(verdict, *kinds.begin(), fmt::format("the {} nearest observations agree", count));
+    Decide(verdict, best->first, fmt::format("near programs of {} sources agree", agreeing));
   }
 }
 
@@ -228,22 +285,20 @@ Verdict Judge(const Observation& program, const Target& target, std::span<const 
   Verdict verdict;
   if (!program.program.functions.empty()) verdict.function = program.program.functions.front().name;
   std::vector<Neighbour> neighbours = FindNeighbours(program, target, observations);
-  const std::vector<Cause> all = FindCauses(program, observations);
-  std::vector<const Cause*> causes;
-  for (const Cause& cause : all) {
-    if (cause.contradictions > 0) {
-      verdict.dismissed.emplace_back(cause.hypothesis->id);
-    } else if (!cause.supporters.empty()) {
-      verdict.causes.emplace_back(cause.hypothesis->id);
-      causes.push_back(&cause);
-    }
+  std::vector<Cause> holding;
+  std::vector<Cause> lacking;
+  for (auto& [cause, holds] : FindCauses(program, observations)) {
+    if (holds && cause.contradictions > 0) verdict.dismissed.emplace_back(cause.hypothesis->id);
+    if (cause.contradictions > 0 || cause.supporters.empty()) continue;
+    (holds ? holding : lacking).push_back(std::move(cause));
   }
+  std::erase_if(holding, [&lacking](const Cause& cause) { return IsExplainedAway(cause, lacking); });
   if (const Finding* error = FormatError(findings); error != nullptr) {
     Decide(verdict, VerdictKind::kFailsAtLoad, fmt::format("{}: {}", error->id, error->message));
-  } else if (!causes.empty()) {
-    JudgeByCauses(verdict, causes, neighbours);
+  } else if (!holding.empty()) {
+    JudgeByCauses(verdict, std::move(holding), lacking, neighbours);
   } else {
-    JudgeByNeighbours(verdict, neighbours, WorstFinding(findings, Severity::kWarning));
+    JudgeByNeighbours(verdict, neighbours, lacking, WorstFinding(findings, Severity::kWarning));
   }
   neighbours.resize(std::min(neighbours.size(), kShownNeighbours));
   verdict.nearest = std::move(neighbours);
