@@ -45,7 +45,8 @@ Finding& Reporter::Report(Location location, std::string message) {
 std::span<const Rule> AllRules() {
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
-    for (const auto family : {FormatRules, StateRules}) {
+    for (const auto family :
+         {FormatRules, StateRules, UpdateRules, ShapeRules, WeightRules, NumericsRules, PlacementRules}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     std::ranges::sort(all, {}, &Rule::id);

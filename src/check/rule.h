@@ -92,8 +92,13 @@ const Rule* FindRule(std::string_view id_or_slug);
 /// The rule's page in Markdown: docs/rules/<id>.md, and what `milwright explain` prints.
 std::string RulePage(const Rule& rule);
 
-std::vector<Rule> FormatRules();  // rules_format.cc: MW1xx
-std::vector<Rule> StateRules();   // rules_state.cc: MW2xx
+std::vector<Rule> FormatRules();     // rules_format.cc: MW1xx
+std::vector<Rule> StateRules();      // rules_state.cc: MW20x, MW210
+std::vector<Rule> UpdateRules();     // rules_update.cc: MW21x
+std::vector<Rule> ShapeRules();      // rules_shape.cc: MW3xx
+std::vector<Rule> WeightRules();     // rules_weights.cc: MW4xx
+std::vector<Rule> NumericsRules();   // rules_numerics.cc: MW5xx
+std::vector<Rule> PlacementRules();  // rules_placement.cc: MW6xx
 
 struct CheckOptions {
   std::string target = "any";

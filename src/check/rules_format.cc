@@ -33,6 +33,28 @@ void CheckSharedStates(const ProgramFacts& facts, Reporter& reporter) {
   }
 }
 
+void CheckFlexibility(const ProgramFacts& facts, Reporter& reporter) {
+  for (const auto& function : facts.model->program.functions()) {
+    const FunctionDescription* description = facts.model->description.Find(function->name);
+    if (description == nullptr) continue;
+    bool fixed = false;
+    bool range = false;
+    for (const FeatureDescription& feature : description->inputs) {
+      const Value* input = function->FindInput(feature.name);
+      if (input == nullptr || feature.type.kind != FeatureType::Kind::kMultiArray) continue;
+      range = range || !feature.type.array.shape_range.empty();
+      fixed = fixed || !feature.type.array.IsFlexible();
+      if (IsStatic(input->type.shape()) || feature.type.array.IsFlexible()) continue;
+      reporter.Report({function->name, {}, feature.name},
+                      fmt::format("input '{}' is {} in the program, but the description says nothing of how it varies",
+                                  feature.name, ShapeToString(input->type.shape())));
+    }
+    if (fixed && range && !function->States().empty()) {
+      reporter.Report({function->name, {}, {}}, "inputs of fixed shape and inputs with a range, beside states");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Rule> FormatRules() {
@@ -60,6 +82,18 @@ std::vector<Rule> FormatRules() {
            .confidence = Confidence::kSeveralReports,
            .evidence_for = {"report 20", "report 33"},
            .check = CheckSharedStates},
+      Rule{.id = "MW103",
+           .slug = "flexibility-mismatch",
+           .known_as = "K08",
+           .summary = "Sizes that vary without a description of it, or fixed and ranged inputs beside states.",
+           .explanation =
+               "An input whose size varies needs its range or list of shapes in the description; without it loading "
+               "fails (\"missing FlexibleShapeInformation\", status -14). A function with states that mixes inputs of "
+               "fixed shape with ranges aborts the process (EnumeratedWithRangeInputsException).",
+           .severity = Severity::kError,
+           .confidence = Confidence::kSeveralReports,
+           .evidence_for = {"report 38", "report 39"},
+           .check = CheckFlexibility},
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "check/rule.h"
 #include "check/targets.h"
+#include "check/verdict.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -43,6 +44,35 @@ void PrintFinding(const std::string& path, const Finding& finding) {
   }
 }
 
+void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
+  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
+                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
+  for (const Neighbour& neighbour : verdict.nearest) {
+    const Observation& row = *neighbour.observation;
+    std::cout << fmt::format(
+        "  near: {} ({}{}{}), {}\n", row.id, row.outcome.status, row.outcome.code.empty() ? "" : " ", row.outcome.code,
+        neighbour.differences.empty() ? "equal in all features compared"
+                                      : fmt::format("differs in {}", fmt::join(neighbour.differences, ", ")));
+  }
+  if (!verdict.dismissed.empty()) {
+    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
+  }
+}
+
+Json VerdictJson(const Verdict& verdict, const Target& target) {
+  Json nearest = Json::array();
+  for (const Neighbour& neighbour : verdict.nearest) {
+    nearest.push_back(
+        {{"id", neighbour.observation->id}, {"distance", neighbour.distance}, {"differences", neighbour.differences}});
+  }
+  return {{"function", verdict.function},
+          {"verdict", VerdictText(verdict.kind, target)},
+          {"why", verdict.why},
+          {"causes", verdict.causes},
+          {"dismissed", verdict.dismissed},
+          {"nearest", nearest}};
+}
+
 Json FindingJson(const Finding& finding) {
   Json json = {{"id", finding.id},
                {"slug", FindRule(finding.id)->slug},
@@ -68,18 +98,24 @@ int UnknownTarget(const std::string& name) {
 }  // namespace
 
 int Check(const CheckArguments& arguments) {
-  if (FindTarget(arguments.target) == nullptr) return UnknownTarget(arguments.target);
+  const Target* target = FindTarget(arguments.target);
+  if (target == nullptr) return UnknownTarget(arguments.target);
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
   const std::vector<Finding> findings = CheckModel(*model, {arguments.target, {}});
+  // "any" is no compute unit, so there is nothing to expect of it.
+  const std::vector<Verdict> verdicts =
+      target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, findings);
   const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
   const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
   if (arguments.json) {
     Json json = {{"path", arguments.path}, {"target", arguments.target}, {"findings", Json::array()}};
     for (const Finding& finding : findings) json["findings"].push_back(FindingJson(finding));
+    for (const Verdict& verdict : verdicts) json["verdicts"].push_back(VerdictJson(verdict, *target));
     std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
     for (const Finding& finding : findings) PrintFinding(arguments.path, finding);
+    for (const Verdict& verdict : verdicts) PrintVerdict(arguments.path, verdict, *target);
     const auto count = [&](Severity severity) { return std::ranges::count(findings, severity, &Finding::severity); };
     std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {})\n", arguments.path,
                              count(Severity::kError), count(Severity::kWarning), count(Severity::kNote),
