@@ -213,7 +213,7 @@ CostEstimate EstimateCost(const Operation& op) {
   double nearest_distance = std::numeric_limits<double>::infinity();
   for (const CostFigure& figure : CostFigures()) {
     if (!HasWord(figure.ops, op.type())) continue;
-    if (IsExactly(op, figure)) return {figure.ane_us, figure.cpu_us, false, figure.name};
+    if (IsExactly(op, figure)) return {figure.ane_us.value_or(stream_us), figure.cpu_us, false, figure.name};
     const double distance = Distance(op, figure, WorkOf(op, figure.unit));
     if (distance < nearest_distance) {
       nearest = &figure;

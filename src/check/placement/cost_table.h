@@ -22,10 +22,10 @@ struct CostFigure {
   std::string_view name;
   std::string_view ops;  ///< op types it stands for, with blanks between; the first is the one measured
   WorkUnit unit = WorkUnit::kBytes;
-  double work = 0;         ///< floating-point operations, or bytes of run-time inputs and outputs
-  double kernel_area = 1;  ///< convolutions: elements of the kernel
-  std::optional<double> ane_us;
-  double cpu_us = 0;  ///< the faster one of BNNS and classic CPU
+  double work = 0;               ///< floating-point operations, or bytes of run-time inputs and outputs
+  double kernel_area = 1;        ///< convolutions: elements of the kernel
+  std::optional<double> ane_us;  ///< absent: the elementwise rate stands in
+  double cpu_us = 0;             ///< the faster one of BNNS and classic CPU
   /// Shapes of the measured operation by parameter ("" its output), without leading ones; empty: the source does not
   /// state them, so that no operation is exactly this one.
   std::vector<std::pair<std::string_view, Shape>> shapes = {};
@@ -37,7 +37,7 @@ std::span<const CostFigure> CostFigures();
 inline constexpr double kElementwiseBytesPerUs = 100e3;
 
 struct CostEstimate {
-  std::optional<double> ane_us;  ///< absent where no figure says: the operation is not for the ANE
+  double ane_us = 0;  ///< should the ANE take the operation
   double cpu_us = 0;
   bool scaled = true;       ///< taken from another shape or another operation
   std::string_view figure;  ///< what it rests on
