@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "check/placement/segmenter.h"
+#include "check/targets.h"
 
 namespace milwright {
 namespace {
@@ -118,13 +119,21 @@ double PlanShare::ByCount() const {
   return dispatchable == 0 ? 1 : static_cast<double>(on_ane) / static_cast<double>(dispatchable);
 }
 
+double PlanShare::NonAne() const {
+  return dispatchable == 0 ? 0 : static_cast<double>(dispatchable - on_ane) / static_cast<double>(dispatchable);
+}
+
 std::optional<double> PlanShare::ByCost() const {
   if (total_us <= 0 || scaled_us > total_us * kMostScaled) return std::nullopt;
   return ane_us / total_us;
 }
 
 Result<PlacementPlan> PredictPlacement(const Function& function, std::string_view target) {
-  const bool has_ane = target.starts_with("ane");
+  const Target* profile = FindTarget(target);
+  if (profile == nullptr) {
+    return Status(ErrorCode::kUsage, fmt::format("there is no target '{}'; see 'milwright targets'", target));
+  }
+  const bool has_ane = profile->IsAne();
   if (!has_ane && target != "cpu") {
     return Status(
         ErrorCode::kUsage,

@@ -66,6 +66,8 @@ struct PlanShare {
 
   /// 1 when there is nothing to dispatch.
   [[nodiscard]] double ByCount() const;
+  /// What is not on the ANE, of the dispatchable operations: what gates limit.
+  [[nodiscard]] double NonAne() const;
   /// Share of `total_us`; nullopt when more than a third of it rests on scaled figures, or there is none.
   [[nodiscard]] std::optional<double> ByCost() const;
 };
@@ -83,8 +85,8 @@ struct PlacementPlan {
   std::vector<std::string> notes;
 };
 
-/// Predicts for a target by name: "cpu", or a profile that begins with "ane". kUsage for other targets: nothing is
-/// published on which operations a GPU takes, and "any" has no unit.
+/// Predicts for a target by name (check/targets.h): "cpu", or an ANE profile. kUsage for others: nothing is published
+/// on which operations a GPU takes, and "any" has no unit.
 Result<PlacementPlan> PredictPlacement(const Function& function, std::string_view target);
 
 }  // namespace milwright
