@@ -41,6 +41,7 @@ class CommandLine {
     AddEqual();
     AddEvidence();
     AddTargets();
+    AddPlan();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -315,6 +316,21 @@ class CommandLine {
     AddJson(verb, targets_.json);
   }
 
+  void AddPlan() {
+    CLI::App* verb = Add("plan", "Predict which compute unit takes each operation, or compare with a real compute plan",
+                         "milwright plan Model.mlpackage --target ane-macos26 --max-non-ane 5%", plan_, Plan);
+    AddPath(verb, plan_.path);
+    verb->add_option("--target", plan_.target, "Compute unit and OS: cpu or one of the ane-... targets")
+        ->capture_default_str();
+    verb->add_option("--function", plan_.function, "Only this function");
+    verb->add_option("--import", plan_.import,
+                     "A real compute plan: JSON of tools/export_compute_plan.py, or analytics.mil "
+                     "(docs/compute-plan.md)");
+    verb->add_option("--max-non-ane", plan_.max_non_ane,
+                     "Exit with 1 when a larger part of the dispatchable operations is not on the ANE: 5% or 0.05");
+    AddJson(verb, plan_.json);
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -363,6 +379,7 @@ class CommandLine {
   EqualArguments equal_;
   EvidenceArguments evidence_;
   TargetsArguments targets_;
+  PlanArguments plan_;
 };
 
 }  // namespace

@@ -190,6 +190,16 @@ struct TargetsArguments {
 };
 int Targets(const TargetsArguments& arguments);
 
+struct PlanArguments {
+  std::string path;
+  std::string target = "ane-macos27-m4";
+  std::string function;     ///< empty: all
+  std::string import;       ///< a real compute plan to compare with
+  std::string max_non_ane;  ///< "5%" or "0.05"; empty: no gate
+  bool json = false;
+};
+int Plan(const PlanArguments& arguments);
+
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
 
