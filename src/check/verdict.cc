@@ -101,6 +101,7 @@ std::vector<Neighbour> FindNeighbours(const Observation& program, const Target& 
 struct Cause {
   const Hypothesis* hypothesis = nullptr;
   std::vector<const Observation*> supporters;
+  std::vector<const Observation*> possible;  // of which it is not known whether it holds
   size_t contradictions = 0;
 };
 
@@ -117,10 +118,11 @@ std::vector<std::pair<Cause, bool>> FindCauses(const Observation& program, std::
     if (!IsCauseOfFailure(hypothesis) || !hypothesis.scope(program)) continue;
     const Truth holds = hypothesis.property(program);
     if (!holds.has_value()) continue;
-    Cause cause{&hypothesis, {}, 0};
+    Cause cause{&hypothesis, {}, {}, 0};
     for (const Observation& observation : observations) {
       const Bearing bearing = BearingOf(hypothesis, observation);
       if (bearing == Bearing::kSupports) cause.supporters.push_back(&observation);
+      if (bearing == Bearing::kUndecidable) cause.possible.push_back(&observation);
       if (bearing == Bearing::kContradicts) ++cause.contradictions;
     }
     causes.emplace_back(std::move(cause), *holds);
@@ -132,28 +134,33 @@ bool Supports(const Cause& cause, const Observation* observation) {
   return std::ranges::find(cause.supporters, observation) != cause.supporters.end();
 }
 
+bool AccountsFor(const Cause& cause, const std::vector<const Observation*>& observations) {
+  return std::ranges::all_of(observations,
+                             [&cause](const Observation* observation) { return Supports(cause, observation); });
+}
+
 // Whether a better supported hypothesis that the program does not meet accounts for every observation behind `cause`:
 // three states fail in public only where their roles differ too.
 bool IsExplainedAway(const Cause& cause, const std::vector<Cause>& lacking) {
   return std::ranges::any_of(lacking, [&cause](const Cause& other) {
-    return other.supporters.size() > cause.supporters.size() &&
-           std::ranges::all_of(cause.supporters,
-                               [&other](const Observation* supporter) { return Supports(other, supporter); });
+    return other.supporters.size() > cause.supporters.size() && AccountsFor(other, cause.supporters);
   });
 }
 
-// Whether a hypothesis that the program does not meet accounts for them as well: public data cannot tell them apart.
-bool HasRival(const Cause& cause, const std::vector<Cause>& lacking) {
-  return std::ranges::any_of(lacking, [&cause](const Cause& other) {
-    return std::ranges::all_of(cause.supporters,
-                               [&other](const Observation* supporter) { return Supports(other, supporter); });
-  });
+// Whether, of the hypotheses that account for what supports `cause`, more hold for the program than not: where public
+// data cannot tell two explanations apart, a program that meets only one of them is an open question.
+bool OutweighsRivals(const Cause& cause, const std::vector<Cause>& holding, const std::vector<Cause>& lacking) {
+  const auto rivals = [&cause](const Cause& other) { return AccountsFor(other, cause.supporters); };
+  return std::ranges::count_if(holding, rivals) > std::ranges::count_if(lacking, rivals);
 }
 
-// A failure that has a cause which the program lacks says nothing of the program.
+// A failure that has, or may have, a cause which the program lacks says nothing of the program.
 bool SpeaksOf(const Neighbour& neighbour, const std::vector<Cause>& lacking) {
-  if (KindOf(neighbour.observation->outcome) == VerdictKind::kRuns) return true;
-  return std::ranges::none_of(lacking, [&](const Cause& cause) { return Supports(cause, neighbour.observation); });
+  const Observation* observation = neighbour.observation;
+  if (KindOf(observation->outcome) == VerdictKind::kRuns) return true;
+  return std::ranges::none_of(lacking, [observation](const Cause& cause) {
+    return Supports(cause, observation) || std::ranges::find(cause.possible, observation) != cause.possible.end();
+  });
 }
 
 const Finding* WorstFinding(std::span<const Finding> findings, Severity at_least) {
@@ -197,7 +204,7 @@ void JudgeByCauses(Verdict& verdict, std::vector<Cause> causes, const std::vecto
   for (const Cause& cause : causes) {
     bool unanimous = false;
     kinds.insert(MajorityOf(cause.supporters, &unanimous));
-    decisive = decisive || (unanimous && !HasRival(cause, lacking));
+    decisive = decisive || (unanimous && OutweighsRivals(cause, causes, lacking));
     support = std::max(support, cause.supporters.size());
   }
   const bool twin_runs = std::ranges::any_of(neighbours, [](const Neighbour& neighbour) {
@@ -215,6 +222,11 @@ void JudgeByCauses(Verdict& verdict, std::vector<Cause> causes, const std::vecto
   }
 }
 
+// What a row weighs: one without a measurement or a reproducible report behind it counts a quarter.
+double StrengthOf(const Observation& observation) {
+  return observation.strength == "claimed" || observation.strength == "inferred" ? 0.25 : 1;
+}
+
 // From what near programs did. Rows of one source count once: most are one build on several devices. A source weighs
 // half as much for every feature in which its nearest row differs.
 void JudgeByNeighbours(Verdict& verdict, const std::vector<Neighbour>& neighbours, const std::vector<Cause>& lacking,
@@ -227,7 +239,7 @@ void JudgeByNeighbours(Verdict& verdict, const std::vector<Neighbour>& neighbour
     if (!SpeaksOf(neighbour, lacking)) continue;
     const VerdictKind kind = KindOf(neighbour.observation->outcome);
     if (!sources[kind].insert(neighbour.observation->source_url).second) continue;
-    const double weight = std::ldexp(1.0, -neighbour.distance);
+    const double weight = std::ldexp(StrengthOf(*neighbour.observation), -neighbour.distance);
     weights[kind] += weight;
     total += weight;
   }

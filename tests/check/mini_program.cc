@@ -176,7 +176,12 @@ class FunctionBuilder {
     Value* k = NewInput("k", With(rank - 1, 1));
     Value* v = NewInput("v", With(rank - 2, 1));
     Value* kept = b_.Op("mul", {{"x", b_.ReadState(state_)}, {"y", decay}});
-    WriteAndRead(b_.Op("add", {{"x", kept}, {"y", b_.Op("mul", {{"x", k}, {"y", v}})}}));
+    WriteAndRead(b_.Op(
+        "add",
+        {{"x", kept},
+         {"y",
+          b_.Op("matmul",
+                {{"x", k}, {"y", v}, {"transpose_x", Literal::Bool(false)}, {"transpose_y", Literal::Bool(false)}})}}));
     Shape query = With(rank - 2, 1);
     query[rank - 1] = shape_[rank - 2];
     outputs_.push_back(b_.Op("matmul", {{"x", NewInput("q", query)},
