@@ -123,9 +123,11 @@ class IndexWalk {
       }
       return;
     }
-    if (type == "one_hot" || (kComparing.contains(type) && MeetsRange(op))) {
+    const Value* range = kComparing.contains(type) ? ComparedRange(op) : nullptr;
+    if (type == "one_hot" || range != nullptr) {
       result_.compared = true;
-      if (!op.outputs().empty()) Limit(result_.write_size, KnownSize(op.output()->type.shape(), -1));
+      const Shape& places = range != nullptr ? range->type.shape() : op.output()->type.shape();
+      if (IsStatic(places)) Limit(result_.write_size, std::ranges::max(places));
       return;
     }
     if (type == "mod" && parameter == "x") {
@@ -163,17 +165,20 @@ class IndexWalk {
     return shape.size() == 1 ? KnownSize(shape, 0) : std::nullopt;
   }
 
-  // A comparison with more than one constant: the positions of the rows.
-  static bool MeetsRange(const Operation& op) {
+  // What an index is compared with when that is the positions of the rows: several constants, or a range.
+  static const Value* ComparedRange(const Operation& op) {
     for (const char* side : {"x", "y"}) {
       const Value* value = op.InputValue(side);
       if (value == nullptr) continue;
-      value = PeelViews(value);
-      const Operation* producer = value->producer();
-      if (value->constant() != nullptr && value->constant()->tensor.size() > 1) return true;
-      if (producer != nullptr && producer->type() == "range_1d") return true;
+      const Value* peeled = PeelViews(value);
+      const Operation* producer = peeled->producer();
+      const Literal* constant = peeled->constant();
+      if ((constant != nullptr && constant->tensor.size() > 1) ||
+          (producer != nullptr && producer->type() == "range_1d")) {
+        return value;
+      }
     }
-    return false;
+    return nullptr;
   }
 
   IndexUse result_;
@@ -517,15 +522,20 @@ class KindFinder {
     return pair.whole ? narrower == 0 : narrower == 1;
   }
 
-  std::optional<CachePair> StatedPair(const Value& input, const std::string& output) const {
+  // The pair of a cache and the output that the caller names; nothing when this function has no such output.
+  Result<std::optional<CachePair>> StatedPair(const Value& input, const std::string& output) const {
     for (Value* value : function_.body().outputs()) {
       if (value->name != output) continue;
       const bool whole = value->type == input.type;
       CachePair pair{
           function_.FindInput(input.name), value, whole, UpdateForm::kReadModifyWrite, StateRole::kUnknown, {}};
-      if (Fits(pair)) return pair;
+      if (Fits(pair)) return std::optional(pair);
+      return Status(
+          ErrorCode::kUsage,
+          fmt::format("output '{}' is {} and does not go back into the cache '{}' of '{}', which is {}", output,
+                      TypeToString(value->type), input.name, function_.name, TypeToString(input.type)));
     }
-    return std::nullopt;
+    return std::optional<CachePair>();
   }
 
   Status Choose(InputFacts& facts) {
@@ -536,11 +546,10 @@ class KindFinder {
       const bool integer = kind == InputKind::kPosition || kind == InputKind::kRingPosition ||
                            kind == InputKind::kPositionIds || kind == InputKind::kTokenId;
       const bool floating = IsRotary(kind) || kind == InputKind::kHidden;
-      if (kind == InputKind::kCache && !choice->second.cache_output.empty()) {
-        facts.pair = StatedPair(input, choice->second.cache_output);
+      if (kind == InputKind::kCache && choice->second.cache_output.has_value()) {
+        MW_ASSIGN_OR_RETURN(facts.pair, StatedPair(input, *choice->second.cache_output));
         facts.shifts_rows = false;
-      }
-      if (kind == InputKind::kCache && !facts.pair.has_value()) {
+      } else if (kind == InputKind::kCache && !facts.pair.has_value()) {
         return {ErrorCode::kUsage,
                 fmt::format("say which output the cache '{0}' of '{1}' comes back from: --input-kind {0}=cache:OUTPUT",
                             input.name, function_.name)};
@@ -587,20 +596,30 @@ class KindFinder {
         }
       }
     } else if (IsRotary(facts.kind) || facts.kind == InputKind::kHidden) {
-      // [1, T, H], [1, 1, T, D]; channels first, [1, H, 1, T], when the dimension before the last two is the largest.
-      if (shape.size() >= 2) facts.query_axis = last - 1;
-      if (shape.size() == 4 && shape[1] > shape[last] && shape[2] == 1) facts.query_axis = last;
+      // [1, T, H], [1, 1, T, D]; or [1, H, 1, T], channels first.
+      const bool channels_first = shape.size() == 4 && shape[2] == 1 && shape[1] > shape[last];
+      if (channels_first) {
+        facts.query_axis = last;
+      } else if (shape.size() == 3 || (IsRotary(facts.kind) && shape.size() >= 2)) {
+        facts.query_axis = last - 1;
+      }
     }
   }
 
   void FindQueryLength() {
-    constexpr std::array kOrder = {InputKind::kTokenId,    InputKind::kPositionIds,     InputKind::kHidden,
-                                   InputKind::kCausalMask, InputKind::kSlidingMaskLeft, InputKind::kSlidingMaskRight,
-                                   InputKind::kRotaryCos};
+    constexpr std::array kOrder = {
+        InputKind::kTokenId,         InputKind::kPositionIds, InputKind::kCausalMask, InputKind::kSlidingMaskRight,
+        InputKind::kSlidingMaskLeft, InputKind::kRotaryCos,   InputKind::kHidden};
+    std::optional<int64_t> rows;  // that the caches and tables have
+    for (const InputFacts& facts : result_.inputs) {
+      if (facts.kind == InputKind::kPosition) Limit(rows, facts.bound);
+    }
     for (const InputKind kind : kOrder) {
       for (const InputFacts& facts : result_.inputs) {
         if (facts.kind != kind || !facts.query_axis.has_value()) continue;
-        result_.query_length = facts.input->type.shape()[*facts.query_axis];
+        const int64_t length = facts.input->type.shape()[*facts.query_axis];
+        if (rows.has_value() && length > *rows) continue;  // no rows of a step
+        result_.query_length = length;
         return;
       }
     }
@@ -652,7 +671,7 @@ Status AddInputKindChoice(std::string_view text, InputKindChoices& choices) {
     int64_t window = 0;
     const auto [rest, error] = std::from_chars(detail.data(), detail.data() + detail.size(), window);
     if (name == InputKindName(InputKind::kCache)) {
-      choice.cache_output = detail;
+      choice.cache_output = std::string(detail);
     } else if (error == std::errc() && rest == detail.data() + detail.size() && window > 0) {
       choice.window = window;
     } else {

@@ -40,13 +40,13 @@ std::optional<InputKind> InputKindFromName(std::string_view name);
 /// A kind that the caller states.
 struct InputKindChoice {
   InputKind kind = InputKind::kFree;
-  std::optional<int64_t> window;  ///< W of a ring position
-  std::string cache_output;       ///< the output that a cache is copied back from, where that is not found
+  std::optional<int64_t> window;            ///< W of a ring position
+  std::optional<std::string> cache_output;  ///< what a cache comes back from, where that is not found; "": it stays
 };
 using InputKindChoices = std::map<std::string, InputKindChoice, std::less<>>;
 
-/// Reads "NAME=KIND", "NAME=ring-position:W" or "NAME=cache:OUTPUT" into `choices`. kUsage when it is none of them; the
-/// message lists the kinds.
+/// Reads "NAME=KIND", "NAME=ring-position:W", "NAME=cache:OUTPUT" or "NAME=cache:" (a cache that stays as it is) into
+/// `choices`. kUsage when it is none of them; the message lists the kinds.
 Status AddInputKindChoice(std::string_view text, InputKindChoices& choices);
 
 /// One input with its kind and where its dimensions come from.
@@ -58,7 +58,7 @@ struct InputFacts {
   std::optional<size_t> context_axis;  ///< masks: the dimension that runs over the rows of the cache
   std::optional<int64_t> bound;        ///< integers: values lie below it (rows of the table or of the cache)
   bool own_rows_last = false;     ///< causal mask: the last T columns are the step's own rows, the others the cache
-  std::optional<CachePair> pair;  ///< kCache
+  std::optional<CachePair> pair;  ///< kCache; absent when no output of this function changes it
   bool shifts_rows = false;  ///< kCache given out as new rows: they push the oldest out; else written at p mod length
 };
 

@@ -174,6 +174,12 @@ Result<InputSource> InputSource::Make(const ModelSpec& spec, const InputSourceOp
       return input != nullptr && input->type.IsTensor();
     });
     if (!known) return Usage(fmt::format("--input-kind names '{}', but no function has an input of that name", name));
+    const std::string output = choice.cache_output.value_or("");
+    const bool given = output.empty() || std::ranges::any_of(spec.program.functions(), [&output](const auto& function) {
+                         const auto& outputs = function->body().outputs();
+                         return std::ranges::find(outputs, output, &Value::name) != outputs.end();
+                       });
+    if (!given) return Usage(fmt::format("no function has the output '{}' for the cache '{}'", output, name));
   }
   for (const auto& function : spec.program.functions()) {
     FunctionPlan plan;
@@ -314,7 +320,7 @@ Status InputSource::Accept(std::string_view function, const TensorMap& outputs) 
   const FunctionPlan* plan = Find(function);
   if (plan == nullptr) return Usage(fmt::format("there is no function '{}'", function));
   for (const InputFacts& facts : plan->inputs.inputs) {
-    if (facts.kind != InputKind::kCache) continue;
+    if (facts.kind != InputKind::kCache || !facts.pair.has_value()) continue;
     const auto it = outputs.find(facts.pair->output->name);
     if (it == outputs.end()) {
       return {ErrorCode::kRuntime,

@@ -98,7 +98,7 @@ struct ContractForm {
   std::map<CacheGroup, CacheNames> caches;
   bool separate_head = false;  ///< the head is a package of its own
   bool separate_embedding = false;
-  LayoutOption layout;               ///< the default
+  LayoutOption layout;  ///< the default
   CacheUpdate update = CacheUpdate::kSlice;
   EmbeddingKind embedding = EmbeddingKind::kInGraph;
   HeadKind head = HeadKind::kLogits;

@@ -101,7 +101,8 @@ struct ModelDescription {
   bool operator==(const ModelDescription&) const = default;
 };
 
-/// Everything a package says (Apple calls it the model specification). Weight bytes are borrowed from the mapped file, which the tensors keep alive.
+/// Everything a package says (Apple calls it the model specification). Weight bytes are borrowed from the mapped file,
+/// which the tensors keep alive.
 struct ModelSpec {
   int32_t specification_version = 9;
   bool is_updatable = false;

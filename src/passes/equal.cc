@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <set>
 
+#include "analysis/effects.h"
 #include "exec/input_source.h"
 #include "passes/memory_match.h"
 
@@ -179,6 +182,44 @@ class Comparison {
     return kind == InputKind::kFree || kind == InputKind::kHidden || kind == InputKind::kTokenId;
   }
 
+  // What one side keeps in a state, and the other takes as an input, is a cache there. It comes back from NAME_out or
+  // NAME_new (contracts.md, "simple"), or from what the program shows; else nothing ever writes it.
+  static void MatchStates(const Program& states, const Program& inputs,
+                          const std::function<std::string(const std::string&)>& renamed, InputKindChoices& kinds) {
+    const auto is_output = [&inputs](const std::string& name) {
+      return std::ranges::any_of(inputs.functions(), [&name](const auto& function) {
+        const auto& outputs = function->body().outputs();
+        return std::ranges::find(outputs, name, &Value::name) != outputs.end();
+      });
+    };
+    std::set<std::string> names;
+    std::set<std::string> written;
+    for (const auto& function : states.functions()) {
+      for (const Value* state : function->States()) names.insert(renamed(state->name));
+      ForEachOperation(function->body(), [&](const Operation& op) {
+        if (IsStateWrite(op)) written.insert(renamed(StateOf(op)->name));
+      });
+    }
+    for (const auto& function : inputs.functions()) {
+      for (const Value* input : function->TensorInputs()) {
+        if (!names.contains(input->name) || kinds.contains(input->name)) continue;
+        std::optional<std::string> output;
+        for (const char* suffix : {"_out", "_new"}) {
+          if (is_output(input->name + suffix)) output = input->name + suffix;
+        }
+        const FunctionStates found = AnalyzeStates(*function);
+        const bool shown = std::ranges::any_of(found.cache_pairs, [&](const CachePair& pair) {
+          const std::string& from = pair.output->name;
+          // NAME_out of another state is not this one's.
+          const bool other = from.size() > 4 && names.contains(from.substr(0, from.size() - 4));
+          return pair.input->name == input->name && !other;
+        });
+        if (!output.has_value() && (!shown || !written.contains(input->name))) output = "";
+        if (output.has_value()) kinds[input->name] = {InputKind::kCache, {}, output};
+      }
+    }
+  }
+
   // An input that only one side's program shows to be a cache, or that the sides bring back from other outputs, is one
   // on both sides when both have the output it comes back from; else it is none.
   void MatchCaches(const std::pair<const Function*, const Function*>& functions, const FunctionInputs& inputs_a,
@@ -202,10 +243,13 @@ class Comparison {
       const auto y = std::ranges::find_if(inputs_b.inputs, [&](const InputFacts& f) { return f.input->name == name; });
       if (y == inputs_b.inputs.end() || (x.kind != InputKind::kCache && y->kind != InputKind::kCache)) continue;
       const bool both = x.kind == InputKind::kCache && y->kind == InputKind::kCache;
-      if (both && Renamed(x.pair->output->name) == y->pair->output->name) continue;
-      if (x.kind == InputKind::kCache) {
+      if (both && x.pair.has_value() == y->pair.has_value() &&
+          (!x.pair.has_value() || Renamed(x.pair->output->name) == y->pair->output->name)) {
+        continue;
+      }
+      if (x.kind == InputKind::kCache && x.pair.has_value()) {
         settle(x, Renamed(x.pair->output->name), *functions.second, *y, kinds_a, kinds_b);
-      } else {
+      } else if (y->pair.has_value()) {
         settle(*y, Original(y->pair->output->name), *functions.first, x, kinds_b, kinds_a);
       }
     }
@@ -279,6 +323,10 @@ class Comparison {
     }
     InputKindChoices kinds_a = ChoicesFor(ProgramA());
     InputKindChoices kinds_b = ChoicesFor(ProgramB());
+    MatchStates(
+        ProgramA(), ProgramB(), [this](const std::string& name) { return Renamed(name); }, kinds_b);
+    MatchStates(
+        ProgramB(), ProgramA(), [this](const std::string& name) { return Original(name); }, kinds_a);
     for (const auto& [function, other] : functions_) {
       MW_ASSIGN_OR_RETURN(FunctionInputs inputs_a, FindInputKinds(*function, kinds_a));
       MW_ASSIGN_OR_RETURN(FunctionInputs inputs_b, FindInputKinds(*other, kinds_b));
@@ -305,7 +353,7 @@ class Comparison {
   [[nodiscard]] static std::set<std::string> CacheOutputs(const Side& side, const Function& function) {
     std::set<std::string> names;
     for (const InputFacts& facts : side.source->Inputs(function.name)->inputs) {
-      if (facts.kind == InputKind::kCache) names.insert(facts.pair->output->name);
+      if (facts.kind == InputKind::kCache && facts.pair.has_value()) names.insert(facts.pair->output->name);
     }
     return names;
   }

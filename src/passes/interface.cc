@@ -95,8 +95,8 @@ Status MoveToOpset(Function& function, Opset opset, PassReport& report) {
     features.insert(features.end(), function.body().outputs().begin(), function.body().outputs().end());
     for (const Value* feature : features) {
       if (feature->type.dtype() == DataType::kFp16)
-        return Refuse(fmt::format("'{}' of '{}' is fp16, and fp16 inputs and outputs need iOS16", feature->name,
-                                  function.name));
+        return Refuse(
+            fmt::format("'{}' of '{}' is fp16, and fp16 inputs and outputs need iOS16", feature->name, function.name));
     }
   }
   if (opset >= Opset::kIOS18 && function.opset < Opset::kIOS18) {

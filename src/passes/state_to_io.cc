@@ -151,11 +151,12 @@ class RowFinder {
     }
     std::ranges::sort(update_.rows, {}, &Rows::slot);
     int64_t next = 0;
+    bool once = true;
     for (const Rows& rows : update_.rows) {
-      if (rows.slot != next) break;
+      once = once && rows.slot == next;
       next += rows.value->type.shape().front();
     }
-    if (next != shape_.front()) {
+    if (!once || next != shape_.front()) {
       return Refuse(
           fmt::format("the steps of '{}' do not write each of its {} slots once", state_->name, shape_.front()));
     }
