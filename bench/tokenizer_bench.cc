@@ -59,7 +59,7 @@ std::string MakeChineseText(size_t bytes) {
 
 /// The tokenizer in tests/data/tokenizer/`folder`; ends the program if it does not load.
 Tokenizer Load(const std::string& folder) {
-  Result<Tokenizer> tokenizer = Tokenizer::Load(MILWRIGHT_TEST_DATA "/tokenizer/" + folder);
+  Result<Tokenizer> tokenizer = Tokenizer::Load(MILWRIGHT_SOURCE_DIR "/tests/data/tokenizer/" + folder);
   if (!tokenizer.ok()) {
     std::cerr << tokenizer.status().message() << '\n';
     std::exit(1);
@@ -103,7 +103,7 @@ void Hostile(benchmark::State& state, const std::string& folder, const std::stri
 }
 
 void RenderChat(benchmark::State& state) {
-  const auto chat = ChatTemplate::Load(MILWRIGHT_TEST_DATA "/tokenizer");
+  const auto chat = ChatTemplate::Load(MILWRIGHT_SOURCE_DIR "/tests/data/tokenizer");
   ChatRequest request;
   for (int i = 0; i < state.range(0); ++i) {
     request.messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", MakeText(400)}});
