@@ -446,7 +446,10 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
     if (!MaybeCache(*input)) continue;
     const OldContent old({input});
     for (Value* output : function.body().outputs()) {
-      if (output == input || !(output->type == input->type) || !old.dependent.contains(output)) continue;
+      if (output == input || !(output->type == input->type)) continue;
+      // NAME and NAME_out are a pair by convention (contract simple, the pass state-to-io), whatever makes the output.
+      const bool conventional = output->name == input->name + "_out" && !IsResidual(output, input);
+      if (!old.dependent.contains(output) && !conventional) continue;
       const StateWrite write = ClassifyUpdate(output, old);
       if (write.form == UpdateForm::kWrittenBack) continue;
       CachePair pair{input, output, true, write.form, StateRole::kUnknown, write.axis};
@@ -457,8 +460,11 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
       // A value that merely depends on an input of equal shape is no cache of it, unless the names say so.
       const bool structural = write.form != UpdateForm::kReadModifyWrite;
       const bool named = likeness * 2 >= input->name.size() && likeness >= 3 && !IsResidual(output, input);
-      if (structural || named || pair.role == StateRole::kAccumulator)
+      if (conventional) {
+        candidates.push_back({pair, std::string::npos, true});
+      } else if (structural || named || pair.role == StateRole::kAccumulator) {
         candidates.push_back({pair, likeness, structural});
+      }
     }
     FindNewRows(function, *input, candidates);
   }

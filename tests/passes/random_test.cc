@@ -31,6 +31,7 @@ constexpr Variant kVariants[] = {
     {"extract-function", "function:main"},
     {"state-to-io", ""},
     {"state-to-io", "states:s0;outputs:slice"},
+    {"io-to-state", "inputs:s0"},  // which of a random program's inputs are caches is anybody's guess otherwise
     {"unify-states", "states:s0+s1"},
     {"split-state", "state:s0;into:slot"},
     {"pad-state-dim", "axis:-1;multiple:3"},
