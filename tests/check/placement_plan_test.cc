@@ -81,7 +81,7 @@ TEST(PlacementPlan, TargetsWithoutFiguresAreRefused) {
     ASSERT_FALSE(plan.ok()) << target;
     EXPECT_EQ(plan.status().code(), ErrorCode::kUsage);
   }
-  EXPECT_THAT(Predict(spec, "ane-ios26").notes, testing::ElementsAre(testing::HasSubstr("measured on an M4")));
+  EXPECT_THAT(Predict(spec, "ane-ios26").notes, ::testing::ElementsAre(::testing::HasSubstr("measured on an M4")));
 }
 
 // 25 MFLOP more than the figure: the same convolution on 32x43, scaled by FLOPs, and no share by cost.
