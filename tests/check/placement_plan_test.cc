@@ -179,7 +179,10 @@ TEST(PlacementPlan, RulesOfTheAne) {
   EXPECT_EQ(RuleOf(unary("sin", DataType::kFp32)), "fp32-compute");
   EXPECT_EQ(RuleOf(unary("abs", DataType::kInt32)), "int32-tensor");
   EXPECT_EQ(RuleOf(unary("reduce_argmax", DataType::kFp16)), "argmax-argsort");
-  EXPECT_EQ(RuleOf(unary("topk", DataType::kFp16)), "topk");
+  EXPECT_EQ(RuleOf([](Function& function, Builder& b) {
+              return b.Ops("topk", {{"x", Fp16Input(function, {1, 80})}, {"k", Literal::Int32(40)}}).front();
+            }),
+            "topk");
 
   const auto cast = [](DataType from, std::string to) {
     return [=](Function& function, Builder& b) {
