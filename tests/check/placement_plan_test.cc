@@ -81,7 +81,7 @@ TEST(PlacementPlan, TargetsWithoutFiguresAreRefused) {
     ASSERT_FALSE(plan.ok()) << target;
     EXPECT_EQ(plan.status().code(), ErrorCode::kUsage);
   }
-  EXPECT_THAT(Predict(spec, "ane-ios26").notes, testing::ElementsAre(testing::HasSubstr("measured on an M4")));
+  EXPECT_THAT(Predict(spec, "ane-ios26").notes, ::testing::ElementsAre(::testing::HasSubstr("measured on an M4")));
 }
 
 // 25 MFLOP more than the figure: the same convolution on 32x43, scaled by FLOPs, and no share by cost.
@@ -179,7 +179,10 @@ TEST(PlacementPlan, RulesOfTheAne) {
   EXPECT_EQ(RuleOf(unary("sin", DataType::kFp32)), "fp32-compute");
   EXPECT_EQ(RuleOf(unary("abs", DataType::kInt32)), "int32-tensor");
   EXPECT_EQ(RuleOf(unary("reduce_argmax", DataType::kFp16)), "argmax-argsort");
-  EXPECT_EQ(RuleOf(unary("topk", DataType::kFp16)), "topk");
+  EXPECT_EQ(RuleOf([](Function& function, Builder& b) {
+              return b.Ops("topk", {{"x", Fp16Input(function, {1, 80})}, {"k", Literal::Int32(40)}}).front();
+            }),
+            "topk");
 
   const auto cast = [](DataType from, std::string to) {
     return [=](Function& function, Builder& b) {

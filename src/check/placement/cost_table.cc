@@ -52,8 +52,16 @@ bool IsStaticOp(const Operation& op) {
   return std::ranges::all_of(op.outputs(), [](const auto& output) { return IsStatic(output->type.shape()); });
 }
 
+// Attention with a mask and without one are different figures.
+bool SameForm(const Operation& op, const CostFigure& figure) {
+  const bool figure_has_mask =
+      std::ranges::any_of(figure.shapes, [](const auto& entry) { return entry.first == "attn_mask"; });
+  return figure_has_mask == (op.FindInput("attn_mask") != nullptr);
+}
+
 bool IsExactly(const Operation& op, const CostFigure& figure) {
-  if (figure.shapes.empty() || op.type() != figure.ops.substr(0, figure.ops.find(' ')) || !AllFp16OrBool(op))
+  if (figure.shapes.empty() || !SameForm(op, figure) || op.type() != figure.ops.substr(0, figure.ops.find(' ')) ||
+      !AllFp16OrBool(op))
     return false;
   return std::ranges::all_of(figure.shapes, [&op](const auto& entry) {
     const Type* type = TypeOf(op, entry.first);
@@ -64,12 +72,9 @@ bool IsExactly(const Operation& op, const CostFigure& figure) {
 // How far a figure is from an op: ratios of work and of kernel area, and a mask where the other has none.
 double Distance(const Operation& op, const CostFigure& figure, double work) {
   constexpr double kOtherForm = 1e3;  // beyond any ratio
-  const bool figure_has_mask =
-      std::ranges::any_of(figure.shapes, [](const auto& entry) { return entry.first == "attn_mask"; });
-  const bool op_has_mask = op.FindInput("attn_mask") != nullptr;
   return std::abs(std::log(std::max(work, 1.0) / figure.work)) +
          std::abs(std::log(std::max(KernelArea(op), 1.0) / figure.kernel_area)) +
-         (figure_has_mask == op_has_mask ? 0 : kOtherForm);
+         (SameForm(op, figure) ? 0 : kOtherForm);
 }
 
 double WorkOf(const Operation& op, WorkUnit unit) { return unit == WorkUnit::kFlops ? FlopsOf(op) : DataBytesOf(op); }
