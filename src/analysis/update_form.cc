@@ -182,6 +182,12 @@ class Classifier {
     } else {
       result.form = UpdateForm::kStaticSlot;
       result.slot_op = &op;
+      // Rows at a fixed place of the sequence axis (the last but one): a prefill that always starts at 0.
+      const bool ranks_agree = rank >= 2 && update->type.rank() == x->type.rank();
+      if (ranks_agree && update->type.shape()[rank - 2] != x->type.shape()[rank - 2]) {
+        result.axis = static_cast<int64_t>(rank) - 2;
+        if (update->type.shape()[rank - 2] != kUnknownDim) result.width = update->type.shape()[rank - 2];
+      }
     }
     // A chain of updates on one value: the form that says most stands for all.
     if (base.form != UpdateForm::kWrittenBack && Rank(base.form) > Rank(result.form)) return base;
