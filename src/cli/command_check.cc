@@ -40,7 +40,7 @@ void PrintFinding(const std::string& path, const Finding& finding) {
                            finding.id, rule->slug);
   for (const std::string& note : finding.notes) std::cout << "  note: " << note << "\n";
   if (finding.fix.has_value()) {
-    std::cout << fmt::format("  fix: milwright rewrite {} -o FIXED.mlpackage --pass {}\n", path, finding.fix->passes);
+    std::cout << fmt::format("  fix: milwright rewrite {} -o FIXED.mlpackage --pass '{}'\n", path, finding.fix->passes);
   }
 }
 
