@@ -57,6 +57,15 @@ std::vector<std::string> PassTexts() {
   return texts;
 }
 
+// Two passes in a row that both change the interface can leave caches that the host cannot tell apart any more (a state
+// split in slots and then moved out); such pairs are run on the fixtures, where the names are known.
+bool HostFollows(const std::string& first, const std::string& second) {
+  const auto changes = [](const std::string& text) {
+    return FindPass(text.substr(0, text.find('=')))->exactness == Exactness::kInterface;
+  };
+  return !changes(first) || !changes(second);
+}
+
 struct Outcome {
   enum Kind { kEqual, kUnchanged, kRefused, kWrong } kind = kEqual;
   std::string message;
@@ -108,6 +117,7 @@ void Check(uint64_t seed, const ModelSpec& spec, const std::string& passes, Tall
   const Outcome outcome = Try(spec, passes);
   if (passes.find(',') == std::string::npos) ++tally.by_pass[passes][outcome.kind];
   if (outcome.kind != Outcome::kWrong || ++tally.failures > 3) return;
+  std::cerr << "seed " << seed << ", passes " << passes << ": " << outcome.message << "\nreducing ...\n";
   const ModelSpec small =
       Reduce(spec, [&](const ModelSpec& candidate) { return Try(candidate, passes).kind == Outcome::kWrong; });
   ADD_FAILURE() << "seed " << seed << ", passes " << passes << ": " << outcome.message
@@ -162,7 +172,8 @@ TEST_P(RandomPrograms, KeepTheirMeaning) {
     for (uint64_t run = seed; run < pair_runs; run += kPrograms) {
       const uint64_t first = run % pairs / (passes.size() - 1);
       const uint64_t second = run % pairs % (passes.size() - 1);
-      Check(seed, spec, passes[first] + "," + passes[second + (second >= first ? 1 : 0)], tally);
+      const std::string& next = passes[second + (second >= first ? 1 : 0)];
+      if (HostFollows(passes[first], next)) Check(seed, spec, passes[first] + "," + next, tally);
     }
   }
   EXPECT_EQ(tally.failures, 0);
@@ -188,7 +199,7 @@ TEST(RandomProgramsFull, EveryPairOnAThousand) {
     const ModelSpec spec = RandomProgram(seed);
     for (const std::string& first : passes) {
       for (const std::string& second : passes) {
-        if (first != second) Check(seed, spec, first + "," + second, tally);
+        if (first != second && HostFollows(first, second)) Check(seed, spec, first + "," + second, tally);
       }
     }
   }
