@@ -134,7 +134,7 @@ class Verifier {
     function_ = &function;
     defined_.clear();
     names_.clear();
-    for (const auto& input : function.inputs()) Define(*input, function.name);
+    for (const auto& input : function.inputs()) Define(*input, nullptr, function.name);
     BlockBody(function.body(), function.name);
   }
 
@@ -144,25 +144,28 @@ class Verifier {
     if (!Full()) errors_.push_back(Invalid(fmt::format("{}: {}", place, what)));
   }
 
-  void Define(const Value& value, const std::string& place) {
+  // `op` defines the value; null: an input of `place`. Paths are made on error only: they cost a walk of the block.
+  void Define(const Value& value, const Operation* op, const std::string& place) {
     defined_.insert(&value);
-    if (value.name.empty()) return Report(place, "a value has no name");
-    if (!names_.insert(value.name).second) Report(place, fmt::format("the name '{}' is defined twice", value.name));
+    const bool named = !value.name.empty();
+    if (named && names_.insert(value.name).second) return;
+    Report(op != nullptr ? OperationPath(*op) : place,
+           named ? fmt::format("the name '{}' is defined twice", value.name) : "a value has no name");
   }
 
   void BlockBody(const Block& block, const std::string& place) {
     // What a nested block defines is not visible outside it, and its names may be used again in its sibling blocks.
     std::vector<const Value*> local;
-    const auto define = [&](const Value& value, const std::string& where) {
-      Define(value, where);
+    const auto define = [&](const Value& value, const Operation* op) {
+      Define(value, op, place);
       local.push_back(&value);
     };
-    for (const auto& input : block.inputs()) define(*input, place);
+    for (const auto& input : block.inputs()) define(*input, nullptr);
     for (const auto& op : block.operations()) {
       if (Full()) return;
       CheckOperation(*op);
       for (const auto& nested : op->blocks()) BlockBody(*nested, OperationPath(*op));
-      for (const auto& output : op->outputs()) define(*output, OperationPath(*op));
+      for (const auto& output : op->outputs()) define(*output, op.get());
     }
     for (const Value* output : block.outputs()) {
       if (!defined_.contains(output))
