@@ -158,7 +158,7 @@ TEST(Npz, ReadsDeflatedCheckpoints) {
 std::string Archive(std::string_view name, std::string_view stored, uint16_t method, uint32_t bytes, uint32_t crc,
                     uint16_t flags = 0, int copies = 1) {
   const auto put = [](std::string& out, uint64_t value, int width) {
-    for (int i = 0; i < width; ++i) out += static_cast<char>(value >> (8 * i) & 0xFFU);
+    for (int i = 0; i < width; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) & 0xFFU : 0);
   };
   const auto common = [&](std::string& out) {
     put(out, 20, 2);
