@@ -27,7 +27,8 @@ bool IsIdentifier(const std::string& name) {
 }
 
 // What coremltools puts into the weight file: floats and integers of 8 bits and less, and from iOS18 on of 16 bits
-// (seen in its files). Wide integers are shapes and positions, which stay readable in place.
+// (an assumption: no file here shows it for iOS18). Wide integers are shapes and positions, which stay readable in
+// place.
 bool IsWeightType(DataType type, Opset opset) {
   if (!BlobDataTypeNumber(type) || type == DataType::kInt32 || type == DataType::kUInt32) return false;
   return opset >= Opset::kIOS18 || (type != DataType::kInt16 && type != DataType::kUInt16);
