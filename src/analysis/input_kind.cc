@@ -476,7 +476,9 @@ class KindFinder {
       for (const Operation* op : use.scores) {
         for (const Value* cache : CachesBehind(*op, caches_)) {
           if (const StateFacts* state = states_.Find(cache); state != nullptr) {
-            shifted = shifted || Shifts(state->form);
+            // One buffer may hold windows that shift and longer caches that do not.
+            const bool all = std::ranges::all_of(state->writes, Shifts, &StateWrite::form);
+            shifted = shifted || (Shifts(state->form) && (all || columns < longest));
             continue;
           }
           const auto pair = std::ranges::find(states_.cache_pairs, cache, &CachePair::input);
@@ -565,6 +567,9 @@ class KindFinder {
     if (facts.kind != InputKind::kRingPosition || facts.window.has_value()) return Status::Ok();
     const auto use = uses_.find(&input);
     facts.window = use != uses_.end() ? use->second.write_size : std::nullopt;
+    for (const InputFacts& mask : result_.inputs) {  // a ring in a buffer that is longer than its window
+      if (mask.kind == InputKind::kSlidingMaskLeft) Limit(facts.window, KnownSize(mask.input->type.shape(), -1));
+    }
     if (facts.window.has_value()) return Status::Ok();
     if (choice != choices_.end()) {
       return {ErrorCode::kUsage,

@@ -178,6 +178,9 @@ class Comparison {
     return name;
   }
 
+  static bool IsPlace(InputKind kind) {
+    return kind == InputKind::kPosition || kind == InputKind::kPositionIds || kind == InputKind::kRingPosition;
+  }
   static bool IsArbitrary(InputKind kind) {
     return kind == InputKind::kFree || kind == InputKind::kHidden || kind == InputKind::kTokenId;
   }
@@ -266,6 +269,15 @@ class Comparison {
     const auto match = [&](const InputFacts& x, const InputFacts& y) {
       keys_[y.input->name] = x.input->name;
       left_b.erase(&y);
+      // A ring in a buffer that is longer than its window shows only on the side that keeps it apart.
+      const bool rings = x.kind == InputKind::kRingPosition || y.kind == InputKind::kRingPosition;
+      if (rings && IsPlace(x.kind) && IsPlace(y.kind)) {
+        const InputFacts& ring =
+            y.kind != InputKind::kRingPosition || (x.window.has_value() && x.window < y.window) ? x : y;
+        kinds_a[x.input->name] = {InputKind::kRingPosition, ring.window, {}};
+        kinds_b[y.input->name] = {InputKind::kRingPosition, ring.window, {}};
+        return;
+      }
       // Two kinds that follow from the position fit each other whatever they are (a window that one side shifts and the
       // other keeps as a ring); where only one side shows its kind, the other takes it.
       if (x.kind == y.kind || (!IsArbitrary(x.kind) && !IsArbitrary(y.kind))) return;
