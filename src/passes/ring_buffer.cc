@@ -30,7 +30,11 @@ struct Window {
   };
   Kind kind = Kind::kStored;
   size_t axis = 0;
-  int64_t size = 0;  // rows of the whole window
+  int64_t size = 0;              // rows of the whole window
+  const Value* state = nullptr;  // where it is kept; null behind operations that compute
+  int64_t slot = kWhole;         // the place of the slot in it
+
+  static constexpr int64_t kWhole = -1;
 };
 
 // An operand that has to turn with the window.
@@ -147,7 +151,7 @@ class WindowFollower {
     return Status::Ok();
   }
   Status MarkAt(const Operation& op, const Window& source, size_t axis) {
-    return Mark(op, {source.kind, axis, source.size});
+    return Mark(op, {source.kind, axis, source.size, source.state, source.slot});
   }
 
   Status Visit(Operation& op) {
@@ -198,7 +202,7 @@ class WindowFollower {
     }
     if (op.outputs().empty()) return Status::Ok();
     const size_t axis = states_.at(StateOf(op));
-    return Mark(op, {Window::Kind::kStored, axis, op.output()->type.shape()[axis]});
+    return Mark(op, {Window::Kind::kStored, axis, op.output()->type.shape()[axis], StateOf(op), Window::kWhole});
   }
 
   Status VisitView(const Operation& op) {
@@ -237,14 +241,20 @@ class WindowFollower {
     for (size_t i = 0; i < window.axis; ++i) axis -= slice->squeeze_mask[i] != 0 ? 1 : 0;
     const auto begin = slice->Begin(window.axis, shape[window.axis]);
     const auto end = slice->End(window.axis, shape[window.axis]);
-    if (begin == 0 && end == shape[window.axis]) return MarkAt(op, window, axis);
     bool others_whole = true;
+    int64_t place = window.slot == Window::kWhole ? 0 : Window::kWhole;  // a slot of a slot may lie anywhere
     for (size_t i = 0; i < shape.size(); ++i) {
-      others_whole =
-          others_whole && (i == window.axis || (slice->Begin(i, shape[i]) == 0 && slice->End(i, shape[i]) == shape[i]));
+      if (i == window.axis) continue;
+      others_whole = others_whole && slice->Begin(i, shape[i]) == 0 && slice->End(i, shape[i]) == shape[i];
+      const auto at = slice->Begin(i, shape[i]);
+      place = place == Window::kWhole || !at.has_value() ? Window::kWhole : place * shape[i] + *at;
+    }
+    if (begin == 0 && end == shape[window.axis]) {
+      const int64_t slot = others_whole ? window.slot : place;
+      return Mark(op, {window.kind, axis, window.size, window.state, slot});
     }
     if (window.kind == Window::Kind::kStored && begin == 1 && end == window.size && others_whole) {
-      return Mark(op, {Window::Kind::kShifted, axis, window.size});
+      return Mark(op, {Window::Kind::kShifted, axis, window.size, window.state, window.slot});
     }
     return Blocked(op, "takes rows of the window");
   }
@@ -283,8 +293,13 @@ class WindowFollower {
       if (values[1].type().shape()[axis] != 1) {
         return Blocked(op, fmt::format("appends {} rows at once; a ring takes one", values[1].type().shape()[axis]));
       }
+      for (const auto& [state, slot] : moved_) {
+        const bool same = slot == first->slot || slot == Window::kWhole || first->slot == Window::kWhole;
+        if (state == first->state && same) return Blocked(op, "moves the window a second time in one step");
+      }
+      moved_.emplace_back(first->state, first->slot);
       sites_.push_back(&op);
-      return Mark(op, {Window::Kind::kUpdated, axis, first->size});
+      return Mark(op, {Window::Kind::kUpdated, axis, first->size, first->state, first->slot});
     }
     // Slots, or heads, side by side: all must be windows alike.
     for (const Operand& operand : values) {
@@ -294,7 +309,7 @@ class WindowFollower {
         return Blocked(op, "joins the window with something else");
       }
     }
-    return Mark(op, *first);
+    return Mark(op, {first->kind, first->axis, first->size, first->state, Window::kWhole});
   }
 
   Status VisitPointwise(Operation& op) {
@@ -404,8 +419,8 @@ class WindowFollower {
     builder.SetInsertionPoint(function_.body(), &site);
     const std::vector<Operand>& values = site.FindInput("values")->arguments;
     Value* before = values[0].value->producer()->InputValue("x");
-    const auto [kind, axis, rows] = windows_.at(site.output());
-    const Ring& ring = rings_.at(rows);
+    const size_t axis = windows_.at(site.output()).axis;
+    const Ring& ring = rings_.at(windows_.at(site.output()).size);
     const Shape& shape = before->type.shape();
     std::vector<VectorEntry> begin(shape.size(), VectorEntry{0, nullptr});
     std::vector<VectorEntry> end;
@@ -432,7 +447,8 @@ class WindowFollower {
   Function& function_;
   std::map<const Value*, size_t> states_;
   std::unordered_map<const Value*, Window> windows_;
-  std::map<int64_t, Ring> rings_;  // by their size
+  std::map<int64_t, Ring> rings_;                        // by their size
+  std::vector<std::pair<const Value*, int64_t>> moved_;  // the slots of states that sites_ move
   std::vector<Operation*> sites_;
   std::vector<Rotation> rotations_;
 };

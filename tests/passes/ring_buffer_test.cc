@@ -114,6 +114,25 @@ TEST(ShiftToRingBuffer, RefusesWhatDependsOnTheOrder) {
   EXPECT_THAT(refusal(Shifted(Attention, 2)), HasSubstr("takes rows of the window"));
 }
 
+// The position counts steps: a window that takes two rows in one would write both to one place.
+TEST(ShiftToRingBuffer, RefusesAWindowThatMovesTwice) {
+  const ModelSpec twice = Shifted([](Function& function, Builder& b, Value*) {
+    Value* window = function.FindInput("my_cache");
+    Value* kept =
+        b.Op("slice_by_index",
+             {{"x", b.ReadState(window)}, {"begin", Literal::Int32s({0, 1, 0})}, {"end", Literal::Int32s({1, 4, 2})}});
+    Value* again = b.Op("concat",
+                        {{"values", std::vector<Value*>{kept, function.FindInput("row")}},
+                         {"axis", Literal::Int32(1)},
+                         {"interleave", Literal::Bool(false)}},
+                        "again");
+    b.WriteState(window, again);
+    return b.Op("relu", {{"x", function.FindInput("row")}}, "out");
+  });
+  EXPECT_THAT(Rewritten(twice, "shift-to-ring-buffer=position:p;states:my_cache").status().message(),
+              HasSubstr("'again' (concat) moves the window a second time in one step"));
+}
+
 TEST(ShiftToRingBuffer, FixtureWithSlidingLayers) {
   MW_OPEN_FIXTURE(before, "d_dual_shift");
   for (const char* position : {"current_pos", "ring_position"}) {
