@@ -260,7 +260,8 @@ class CommandLine {
     verb->add_option("PATH", rewrite_.path, "A .mlpackage, .mlmodelc or .mlmodel");
     verb->add_option("-o,--output", rewrite_.output, "The package to write; an existing one is replaced whole");
     verb->add_option("--pass", rewrite_.passes,
-                     "Passes to run in order, NAME,NAME=KEY:VALUE;KEY:VALUE (may be given more than once)");
+                     "Passes to run in order, NAME,NAME=KEY:VALUE;KEY:VALUE (may be given more than once)")
+        ->allow_extra_args(false);
     verb->add_flag("--verify-each", rewrite_.verify_each, "Verify the program after every pass");
     verb->add_flag("--print-changed", rewrite_.print_changed, "Print what each pass changed");
     verb->add_flag("--time-passes", rewrite_.time_passes, "Print how long each pass took");
@@ -294,9 +295,11 @@ class CommandLine {
     verb->add_option("--query-length", equal_.query_length, "Rows of a step where the package leaves them open")
         ->check(CLI::PositiveNumber);
     verb->add_option("--input-kind", equal_.input_kinds,
-                     "NAME=KIND (ring-position:W): what an input stands for, where that is not found");
-    verb->add_option("--function", equal_.functions, "Only this function: NAME, or A's name = B's name");
-    verb->add_option("--rename", equal_.names, "A's name of a feature = B's name");
+                     "NAME=KIND (ring-position:W, cache:OUTPUT): what an input stands for, where that is not found")
+        ->allow_extra_args(false);
+    verb->add_option("--function", equal_.functions, "Only this function: NAME, or A's name = B's name")
+        ->allow_extra_args(false);
+    verb->add_option("--rename", equal_.names, "A's name of a feature = B's name")->allow_extra_args(false);
     AddJson(verb, equal_.json);
   }
 

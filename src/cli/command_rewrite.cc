@@ -49,6 +49,8 @@ int VerifyEqual(const ModelSpec& before, const ModelSpec& after, const std::vect
       for (const auto& [from, to] : use.arguments.values()) options.names.insert_or_assign(from, to);
     } else if (use.pass->name == "extract-function") {
       options.functions = {{use.arguments.String("function"), "main"}};
+    } else if (use.pass->name == "merge-functions" && use.arguments.Has("this")) {
+      options.functions = {{before.program.functions().front()->name, use.arguments.String("this")}};
     }
   }
   const auto a = Model::FromSpec(std::make_shared<const ModelSpec>(before.Clone()));

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/files.h"
 #include "support/test_util.h"
 
 namespace milwright {
@@ -71,6 +72,28 @@ TEST(Cli, ExitCodes) {
   EXPECT_EQ(Milwright("info").code, 2);
   EXPECT_EQ(Milwright("run " + Package("b_slice") + " --function nothing").code, 2);
   EXPECT_EQ(Milwright("info /no/such/Model.mlpackage").code, 3);
+}
+
+// A package rewritten, found equal, and told apart from another; what is refused leaves no package behind.
+TEST(Cli, RewriteDiffEqual) {
+  const testing::TemporaryFolder folder;
+  const std::string out = folder.Path("out.mlpackage");
+  const std::string in = Package("b_slice");
+  const Output rewritten = Milwright("rewrite " + in + " -o " + out +
+                                     " --pass common-subexpression-elimination --pass dead-code-elimination "
+                                     "--verify-each --verify-equal --time-passes");
+  EXPECT_EQ(rewritten.code, 0) << rewritten.text;
+  EXPECT_NE(rewritten.text.find("equal over 16 steps"), std::string::npos) << rewritten.text;
+  EXPECT_EQ(Milwright("equal " + in + " " + out).code, 0);
+  EXPECT_EQ(Milwright("diff " + in + " " + in).text, "no difference\n");
+  EXPECT_EQ(Milwright("diff " + in + " " + out).code, 1);
+  EXPECT_EQ(Milwright("equal " + in + " " + Package("h_int4_block32") + " --steps 2").code, 1);
+  EXPECT_EQ(Milwright("equal " + in + " " + Package("h_int4_block32") + " --steps 2 --atol 1").code, 0);
+  EXPECT_EQ(Milwright("equal " + in + " " + out + " --input-kind nothing").code, 2);
+  const std::string refused = folder.Path("refused.mlpackage");
+  EXPECT_EQ(Milwright("rewrite " + in + " -o " + refused + " --pass extract-function=function:no").code, 1);
+  EXPECT_EQ(Milwright("rewrite " + in + " -o " + refused + " --pass no-such-pass").code, 2);
+  EXPECT_FALSE(std::filesystem::exists(refused));
 }
 
 TEST(Cli, UnknownWordsGetASuggestion) {
