@@ -26,6 +26,12 @@ const std::map<std::string_view, std::string_view>& Options() {
       {"rename", "x:row;s0:memory"},
       {"set-opset", "opset:iOS26"},
       {"extract-function", "function:main"},
+      {"mask-to-slice-update", "position:pos"},
+      {"pad-state-dim", "multiple:3"},
+      {"shift-to-ring-buffer", "position:pos;indices:0"},
+      {"split-chunks", "count:1;chunk:1"},
+      {"split-state", "into:slot;state:s0"},
+      {"unify-states", "roles:kv+conv+recurrent+accumulator+unknown"},
   };
   return options;
 }
