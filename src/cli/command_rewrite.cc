@@ -9,6 +9,7 @@
 #include "passes/documentation.h"
 #include "passes/equal.h"
 #include "passes/pass.h"
+#include "passes/split_chunks.h"
 
 namespace milwright::cli {
 namespace {
@@ -70,6 +71,22 @@ int VerifyEqual(const ModelSpec& before, const ModelSpec& after, const std::vect
   return kFindings;
 }
 
+// split-chunks at the end makes a folder of packages.
+bool MakesChunks(const std::vector<PassUse>& uses) {
+  return !uses.empty() && uses.back().pass->name == "split-chunks" && !uses.back().arguments.Has("chunk");
+}
+
+int WriteInChunks(const ModelSpec& model, const PassUse& use, const RewriteArguments& arguments) {
+  const auto options = ParseChunkOptions(use.arguments);
+  if (!options.ok()) return Fail(options.status());
+  PassReport report;
+  const auto chunked = SplitChunks(model, *options, report);
+  if (!chunked.ok()) return Fail(chunked.status().WithContext(arguments.path));
+  for (const std::string& note : report.notes) std::cout << note << "\n";
+  if (const Status status = WriteChunks(*chunked, arguments.output); !status.ok()) return Fail(status);
+  return kFine;
+}
+
 }  // namespace
 
 int Rewrite(const RewriteArguments& arguments) {
@@ -81,8 +98,16 @@ int Rewrite(const RewriteArguments& arguments) {
     return Fail(
         Status(ErrorCode::kUsage, "rewrite takes a package, -o OUT and --pass; --list-passes shows the passes"));
   }
-  const auto uses = ParseAll(arguments.passes);
+  auto uses = ParseAll(arguments.passes);
   if (!uses.ok()) return Fail(uses.status());
+  std::optional<PassUse> chunks;
+  if (MakesChunks(*uses)) {
+    if (arguments.verify_equal) {
+      return Fail(Status(ErrorCode::kUsage, "--verify-equal compares one package, but split-chunks makes several"));
+    }
+    chunks = uses->back();
+    uses->pop_back();
+  }
   const auto before = OpenModel(arguments.path);
   if (!before.ok()) return Fail(before.status());
   ModelSpec model = before->Clone();
@@ -95,6 +120,7 @@ int Rewrite(const RewriteArguments& arguments) {
   if (arguments.verify_equal) {
     if (const int code = VerifyEqual(*before, model, *uses); code != kFine) return code;
   }
+  if (chunks.has_value()) return WriteInChunks(model, *chunks, arguments);
   if (const Status status = WriteModel(model, arguments.output); !status.ok()) return Fail(status);
   return kFine;
 }

@@ -40,6 +40,9 @@ Status SliceUpdateToMask(ModelSpec& model, const PassArguments& arguments, PassR
 // ring_buffer.cc
 Status ShiftToRingBuffer(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 
+// split_chunks.cc
+Status KeepChunk(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
 }  // namespace milwright
 
 #endif  // MILWRIGHT_PASSES_ENTRIES_H_

@@ -141,6 +141,16 @@ std::span<const Pass> AllPasses() {
                          {"roles", "kv+conv+recurrent+accumulator", "... by role"},
                          {"indices", "N+N...", "... by place in the declaration"}},
              .run = ShiftToRingBuffer},
+        Pass{.name = "split-chunks",
+             .summary = "Split a decoder into several packages, each with some layers and only their states.",
+             .inverse = "",
+             .exactness = Exactness::kInterface,
+             .options = {{"count", "N", "so many chunks, of as equal a number of layers as may be"},
+                         {"layers", "N+N...", "the number of layers in each chunk"},
+                         {"bytes", "N", "as many layers a chunk as N bytes of stored weights allow"},
+                         {"embedding", "true|false", "take the token embedding out, for a side file"},
+                         {"chunk", "N", "keep only chunk N, from 1, instead of writing all of them"}},
+             .run = KeepChunk},
     };
     std::ranges::sort(table, {}, &Pass::name);
     return table;

@@ -184,7 +184,8 @@ class Mover {
   std::vector<Value*> Targets() const {
     std::vector<Value*> targets;
     for (const StatePiece& piece : layout_.pieces) {
-      if (std::ranges::find(targets, piece.target) == targets.end()) targets.push_back(piece.target);
+      const bool known = std::ranges::find(targets, piece.target) != targets.end();
+      if (piece.target != nullptr && !known) targets.push_back(piece.target);
     }
     return targets;
   }
@@ -297,7 +298,7 @@ class Mover {
       if (use.op == nullptr || use.op->type() != "slice_by_index" || use.input != "x") continue;
       const auto slice = ReadSlotSlice(*use.op, shape_);
       const StatePiece* piece = slice.has_value() ? PieceOf(*slice) : nullptr;
-      if (piece == nullptr) continue;
+      if (piece == nullptr || piece->target == nullptr) continue;
       builder_.SetInsertionPoint(*read.parent(), &read);
       Value* content = content_of(piece->target);
       MW_RETURN_IF_ERROR(builder_.status());
@@ -309,6 +310,9 @@ class Mover {
     builder_.SetInsertionPoint(*read.parent(), &read);
     std::vector<Value*> parts;
     for (const StatePiece& piece : layout_.pieces) {
+      if (piece.target == nullptr) {
+        return Refuse(fmt::format("{} uses slots of '{}' that are to go", OperationPath(read), state_->name));
+      }
       Shape begin(shape_.size(), 0);
       begin[0] = piece.target_slot;
       const Shape end = Bounds(piece.target_slot, piece.slots, piece.target->type.shape());
@@ -353,7 +357,8 @@ class ExtentFinder {
   ExtentFinder(const Value& state, int64_t slot, int64_t slots)
       : state_(state), shape_(state.type.shape()), slot_(slot), slots_(slots), extent_(shape_.size(), 0) {}
 
-  Shape Find() {
+  /// 0 along every axis when the slots are never used.
+  const Shape& Find() {
     for (const Use& use : state_.uses()) {
       if (use.op == nullptr) continue;
       if (use.op->type() != "read_state") {
@@ -361,10 +366,6 @@ class ExtentFinder {
         if (use.op->outputs().empty()) continue;
       }
       Reads(*use.op->output());
-    }
-    // What is never used keeps its size.
-    for (size_t i = 0; i < shape_.size(); ++i) {
-      if (extent_[i] == 0) extent_[i] = shape_[i];
     }
     return extent_;
   }
@@ -422,6 +423,18 @@ class ExtentFinder {
 
 }  // namespace
 
-Shape UsedExtent(const Value& state, int64_t slot, int64_t slots) { return ExtentFinder(state, slot, slots).Find(); }
+Shape UsedExtent(const Value& state, int64_t slot, int64_t slots) {
+  Shape extent = ExtentFinder(state, slot, slots).Find();
+  // What is never used keeps its size.
+  for (size_t i = 0; i < extent.size(); ++i) {
+    if (extent[i] == 0) extent[i] = state.type.shape()[i];
+  }
+  return extent;
+}
+
+bool UsesSlot(const Value& state, int64_t slot) {
+  ExtentFinder finder(state, slot, 1);
+  return std::ranges::any_of(finder.Find(), [](int64_t size) { return size != 0; });
+}
 
 }  // namespace milwright

@@ -15,7 +15,7 @@ namespace milwright {
 
 /// `slots` entries of axis 0 of an old state, from `slot` on, lie in `target` from `target_slot` on. Along the other
 /// axes both start at 0; where the target is longer, the rest is padding that nothing reads; where it is shorter, the
-/// caller vouches that nothing reads what lies beyond.
+/// caller vouches that nothing reads what lies beyond. Without a target the slots go: nothing may use them.
 struct StatePiece {
   int64_t slot = 0;
   int64_t slots = 0;
@@ -50,6 +50,9 @@ bool SameSlot(const Value& before, const Value& after, int64_t slot);
 /// How far the reads and writes of `state` reach along each axis but the first for the slots [slot, slot + slots), at
 /// most the size of the state. A write at a position known only at run time counts with the rows it writes.
 Shape UsedExtent(const Value& state, int64_t slot, int64_t slots);
+
+/// Whether a read or a write of `state` touches slot `slot`.
+bool UsesSlot(const Value& state, int64_t slot);
 
 }  // namespace milwright
 

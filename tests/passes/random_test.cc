@@ -36,11 +36,12 @@ constexpr Variant kVariants[] = {
     {"split-state", "state:s0;into:slot"},
     {"pad-state-dim", "axis:-1;multiple:3"},
     {"mask-to-slice-update", "position:pos"},
+    {"split-chunks", "count:1;chunk:1"},
     {"shift-to-ring-buffer", "position:pos;states:s0"},
 };
 
-// Passes that cannot run on a single program, or do not give one; their own tests run them.
-bool NeedsMore(const Pass& pass) { return pass.name == "merge-functions" || pass.name == "split-chunks"; }
+// Passes that cannot run on a single program; their own tests run them.
+bool NeedsMore(const Pass& pass) { return pass.name == "merge-functions"; }
 
 std::vector<std::string> PassTexts() {
   std::vector<std::string> texts;

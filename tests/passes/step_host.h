@@ -58,16 +58,26 @@ class StepHost {
   explicit StepHost(const ModelSpec& spec)
       : model_(*Model::FromSpec(std::make_shared<const ModelSpec>(spec.Clone()))), state_(*model_.MakeState()) {}
 
-  /// Runs one prediction at `position` and gives back its outputs.
-  Result<TensorMap> Step(int64_t position, const std::string& function = {}) {
+  /// Runs one prediction at `position` and gives back its outputs. Inputs in `given` are not drawn.
+  Result<TensorMap> Step(int64_t position, const std::string& function = {}, const TensorMap& given = {}) {
     MW_ASSIGN_OR_RETURN(const std::vector<Feature> features, model_.Inputs(function));
-    TensorMap inputs;
-    for (const Feature& feature : features) inputs.emplace(feature.name, Draw(feature, position));
+    TensorMap inputs = given;
+    for (const Feature& feature : features) {
+      if (!inputs.contains(feature.name)) inputs.emplace(feature.name, Draw(feature, position));
+    }
     PredictOptions options;
     options.function = function;
     MW_ASSIGN_OR_RETURN(TensorMap outputs, model_.Predict(inputs, &state_, options));
     for (const auto& [name, tensor] : outputs) Keep(name, tensor, position);
     return outputs;
+  }
+
+  /// What Step feeds to input `name`.
+  Tensor DrawInput(const std::string& name, int64_t position, const std::string& function = {}) {
+    for (const Feature& feature : *model_.Inputs(function)) {
+      if (feature.name == name) return Draw(feature, position);
+    }
+    return {};
   }
 
   /// Tokens that `function` takes at once: the second dimension of its ids or hidden values.
