@@ -5,7 +5,8 @@
 # code for a newer instruction set could end up in the baseline path. The folders therefore only call functions of
 # unnamed namespaces (simd/*-inl.h) and intrinsics.
 #
-# They are compiled with -O3: measured against -O2, matrix-matrix products gain up to 1.6 times.
+# They are compiled with -O3: int8 matrix products ran at 172 and 188 G multiply-adds/s with it and at 110 and 114 with -O2
+# (int8 and int4 in blocks of 32, one thread, separate runs on a shared machine).
 set(kernel_flags $<$<CONFIG:Release>:-O3>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx2_flags ${kernel_flags} -mavx2 -mfma -mf16c -mbmi -mbmi2 -mpopcnt)

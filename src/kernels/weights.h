@@ -67,7 +67,9 @@ struct WeightView {
 /// Whether multiplying may change the numbers.
 enum class Precision : uint8_t {
   /// Weights are dequantised exactly to fp32 and multiplied and summed in fp32. For every output
-  /// |error| <= (K + 2) * 2^-24 * sum_k |w_k| |x_k| (worst case of any order of summation).
+  /// |error| <= (K + 6) * 2^-24 * (|bias| + sum_k (|code_k| + |offset_k|) |scale_k| |x_k|), the worst case of any order
+  /// of
+  /// summation; the tests hold every kernel to it.
   kExact,
   /// May in addition round the activation to int8, in blocks of 32 columns (formats with integer codes). FastErrorBound
   /// bounds what that adds.

@@ -1,6 +1,5 @@
-// Every matrix-matrix kernel of every instruction set of this machine against the scalar one. The bound is that of
-// matvec_test.cc; kernels that round both operands to bfloat16 are compared with exact products of the rounded
-// operands.
+// Every matrix-matrix kernel of every instruction set of this machine against the scalar one, with the bound of
+// matvec_test.cc.
 #include "kernels/matmul.h"
 
 #include <gtest/gtest.h>
