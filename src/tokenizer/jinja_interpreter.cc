@@ -214,8 +214,8 @@ Result<Value> Interpreter::GetItem(const Value& object, const Value& key) {
   return Value::MakeUndefined(fmt::format("a {} has no element {}", object.TypeName(), text));
 }
 
-Result<Value> Interpreter::RenderBlock(const Block& block, const std::shared_ptr<Scope>& outer) {
-  const std::shared_ptr<Scope> saved_scope = std::exchange(scope_, std::make_shared<Scope>(outer));
+Result<Value> Interpreter::RenderBlock(const Block& block, std::shared_ptr<Scope> outer) {
+  const std::shared_ptr<Scope> saved_scope = std::exchange(scope_, std::make_shared<Scope>(std::move(outer)));
   std::string saved_output = std::exchange(output_, {});
   const Result<Flow> flow = Execute(block);
   std::string text = std::exchange(output_, std::move(saved_output));
@@ -231,8 +231,8 @@ Result<Value> Interpreter::EvaluateIn(const Expression& expression, const std::s
   return value;
 }
 
-Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items,
-                                  const std::shared_ptr<Scope>& outer, int depth0) {
+Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
+                                  int depth0) {
   const std::shared_ptr<Scope> saved = scope_;
   Result<Flow> flow = Flow::kNext;
   std::vector<Value> chosen;

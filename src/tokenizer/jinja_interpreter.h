@@ -53,11 +53,12 @@ class Interpreter {
   Result<Value> GetAttribute(const Value& object, const std::string& name);
   Result<Value> GetItem(const Value& object, const Value& key);
   /// The text that `block` renders to in a scope of its own within `outer`.
-  Result<Value> RenderBlock(const Block& block, const std::shared_ptr<Scope>& outer);
+  Result<Value> RenderBlock(const Block& block, std::shared_ptr<Scope> outer);
   /// The value of an expression as it would be in `scope`.
   Result<Value> EvaluateIn(const Expression& expression, const std::shared_ptr<Scope>& scope);
-  /// Renders the for loop over `items` into the output; `depth0` is how many times it is within itself.
-  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, const std::shared_ptr<Scope>& outer,
+  /// Renders the for loop over `items` into the output (scopes come by value, for they may be the current one);
+  /// `depth0` is how many times it is within itself.
+  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
                        int depth0);
   /// The text of RunLoop.
   Result<Value> RenderLoop(const Statement& loop, const Value& iterable, const std::shared_ptr<Scope>& outer,
