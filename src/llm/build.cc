@@ -69,6 +69,14 @@ class CheckpointBuild {
  private:
   std::string Output(std::string_view name) const { return fmt::format("{}/{}", options_.output, name); }
 
+  Status WriteText(std::string_view name, std::string_view content) {
+    MW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(Output(name)));
+    MW_RETURN_IF_ERROR(file.file().Append(content));
+    MW_RETURN_IF_ERROR(file.Commit(options_.durable));
+    report_.other_files.emplace_back(name);
+    return Status::Ok();
+  }
+
   Status Read() {
     MW_ASSIGN_OR_RETURN(ModelPlan model, ReadModelPlan(options_.checkpoint + "/config.json", options_.context_length));
     MW_ASSIGN_OR_RETURN(Safetensors file, Safetensors::Open(options_.checkpoint));
@@ -193,14 +201,12 @@ class CheckpointBuild {
     }
     MW_ASSIGN_OR_RETURN(const Tensor half, Tensor::FromFloats({DataType::kFp16, {model.hidden}}, norm));
     const std::string_view bytes(reinterpret_cast<const char*>(half.bytes().data()), half.bytes().size());
-    MW_RETURN_IF_ERROR(WriteFileAtomically(Output("final_norm.bin"), bytes));
+    MW_RETURN_IF_ERROR(WriteText("final_norm.bin", bytes));
     const nlohmann::ordered_json meta = {{"rms_norm_eps", model.norm_eps},
                                          {"tie_word_embeddings", model.tied_head},
                                          {"vocab_size", model.vocabulary},
                                          {"hidden_size", model.hidden}};
-    MW_RETURN_IF_ERROR(WriteFileAtomically(Output("head_meta.json"), meta.dump(2) + "\n"));
-    report_.other_files.insert(report_.other_files.end(), {"final_norm.bin", "head_meta.json"});
-    return Status::Ok();
+    return WriteText("head_meta.json", meta.dump(2) + "\n");
   }
 
   Status CopyTokenizer() {
@@ -209,9 +215,8 @@ class CheckpointBuild {
       struct stat info;
       if (::stat(source.c_str(), &info) != 0) continue;
       MW_ASSIGN_OR_RETURN(const std::string content, ReadFile(source, kMaxTokenizerBytes));
-      MW_RETURN_IF_ERROR(WriteFileAtomically(Output(name), content));
+      MW_RETURN_IF_ERROR(WriteText(name, content));
       manifest_.tokenizer_files.emplace_back(name);
-      report_.other_files.emplace_back(name);
     }
     return Status::Ok();
   }
@@ -232,9 +237,7 @@ class CheckpointBuild {
     text += "    lut_ffn: none\n    lut_lmhead: none\n    lut_embeddings: none\n";
     text += fmt::format("    num_chunks: {}\n", chunks);
     text += fmt::format("    split_lm_head: {}\n", build_.head_splits);
-    MW_RETURN_IF_ERROR(WriteFileAtomically(Output("meta.yaml"), text));
-    report_.other_files.emplace_back("meta.yaml");
-    return Status::Ok();
+    return WriteText("meta.yaml", text);
   }
 
   void DescribeOptions() {
@@ -286,9 +289,7 @@ class CheckpointBuild {
     }
     manifest_.provenance.notes = report_.notes;
     manifest_.provenance.warnings = report_.warnings;
-    MW_RETURN_IF_ERROR(WriteFileAtomically(Output(kManifestName), FormatManifest(manifest_)));
-    report_.other_files.emplace_back(kManifestName);
-    return Status::Ok();
+    return WriteText(kManifestName, FormatManifest(manifest_));
   }
 
   const BuildOptions& options_;
