@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/file_io.h"
+
 namespace milwright {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr uint64_t kMaxLedgerBytes = uint64_t{64} << 20;
 
 // Reads fields of one object; the first error is kept for the whole file.
 class Fields {
@@ -193,6 +197,23 @@ const Ledger& BuiltInLedger() {
     return read;
   }();
   return ledger;
+}
+
+Result<std::vector<Observation>> GatherObservations(const std::vector<std::string>& files) {
+  std::vector<Observation> observations = BuiltInLedger().observations;
+  for (const std::string& path : files) {
+    MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLedgerBytes));
+    MW_ASSIGN_OR_RETURN(std::vector<Observation> added, ReadObservations(text, path));
+    for (Observation& observation : added) {
+      if (FindById(observations, observation.id) != nullptr) {
+        return Status(
+            ErrorCode::kUnreadable,
+            fmt::format("{}: there is already an observation '{}'; give it another id", path, observation.id));
+      }
+      observations.push_back(std::move(observation));
+    }
+  }
+  return observations;
 }
 
 }  // namespace milwright

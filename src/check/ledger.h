@@ -76,6 +76,9 @@ Result<std::vector<Observation>> ReadObservations(std::string_view json, std::st
 /// The compiled-in ledger, read once.
 const Ledger& BuiltInLedger();
 
+/// The compiled-in observations and those of `files`. kUnreadable when a file does not read, or repeats an id.
+Result<std::vector<Observation>> GatherObservations(const std::vector<std::string>& files);
+
 }  // namespace milwright
 
 #endif  // MILWRIGHT_CHECK_LEDGER_H_

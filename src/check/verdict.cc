@@ -317,7 +317,8 @@ Verdict Judge(const Observation& program, const Target& target, std::span<const 
   return verdict;
 }
 
-std::vector<Verdict> JudgeModel(const ModelSpec& model, const Target& target, std::span<const Finding> findings) {
+std::vector<Verdict> JudgeModel(const ModelSpec& model, const Target& target, std::span<const Observation> observations,
+                                std::span<const Finding> findings) {
   std::vector<Verdict> verdicts;
   for (const auto& function : model.program.functions()) {
     Observation program;
@@ -327,7 +328,7 @@ std::vector<Verdict> JudgeModel(const ModelSpec& model, const Target& target, st
     std::ranges::copy_if(findings, std::back_inserter(own), [&function](const Finding& finding) {
       return finding.location.function.empty() || finding.location.function == function->name;
     });
-    verdicts.push_back(Judge(program, target, BuiltInLedger().observations, own));
+    verdicts.push_back(Judge(program, target, observations, own));
   }
   return verdicts;
 }

@@ -45,8 +45,9 @@ struct Verdict {
 Verdict Judge(const Observation& program, const Target& target, std::span<const Observation> observations,
               std::span<const Finding> findings);
 
-/// The verdicts on every function of `model`, with the compiled-in ledger.
-std::vector<Verdict> JudgeModel(const ModelSpec& model, const Target& target, std::span<const Finding> findings);
+/// The verdicts on every function of `model`.
+std::vector<Verdict> JudgeModel(const ModelSpec& model, const Target& target, std::span<const Observation> observations,
+                                std::span<const Finding> findings);
 
 }  // namespace milwright
 

@@ -121,7 +121,10 @@ class CommandLine {
     CLI::App* verb = Add("check", "Say what is wrong with a package, and what will be on a compute unit",
                          "milwright check Model.mlpackage", check_, Check);
     AddPath(verb, check_.path);
-    verb->add_option("--target", check_.target, "Compute unit and OS to check for")->capture_default_str();
+    verb->add_option("--target", check_.target, "Device, OS and compute unit to check for (see 'milwright targets')")
+        ->capture_default_str();
+    verb->add_option("--evidence", check_.evidence,
+                     "Observations of your own, beside the ledger (may be given several times)");
     verb->add_option("--fail-on", check_.fail_on, "Exit with 1 from this severity on: note, warning, error")
         ->check(CLI::IsMember({"note", "warning", "error"}))
         ->capture_default_str();

@@ -102,10 +102,12 @@ int Check(const CheckArguments& arguments) {
   if (target == nullptr) return UnknownTarget(arguments.target);
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
+  const auto observations = GatherObservations(arguments.evidence);
+  if (!observations.ok()) return Fail(observations.status());
   const std::vector<Finding> findings = CheckModel(*model, {arguments.target, {}});
   // "any" is no compute unit, so there is nothing to expect of it.
   const std::vector<Verdict> verdicts =
-      target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, findings);
+      target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
   const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
   const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
   if (arguments.json) {

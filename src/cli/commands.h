@@ -58,6 +58,7 @@ struct CheckArguments {
   std::string path;
   std::string target = "any";
   std::string fail_on = "error";
+  std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
   bool json = false;
 };
 int Check(const CheckArguments& arguments);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/files.h"
 #include "support/test_util.h"
 
 namespace milwright {
@@ -30,6 +31,16 @@ TEST(Ledger, SaysWhichRowIsWrong) {
   const auto wrong = ReadObservations(R"({"observations": [{"id": "a", "program": {"layers": "x"}}]})", "mine.json");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.status().message(), "mine.json: observation 0.program: 'layers' must be a number");
+}
+
+TEST(Ledger, TakesFilesBesideTheBuiltInOne) {
+  testing::TemporaryFolder folder;
+  testing::WriteAll(folder.Path("mine.json"), R"({"observations": [{"id": "mine"}]})");
+  const auto observations = GatherObservations({folder.Path("mine.json")});
+  ASSERT_OK(observations);
+  EXPECT_EQ(observations->size(), 161U);
+  EXPECT_FALSE(GatherObservations({folder.Path("mine.json"), folder.Path("mine.json")}).ok());
+  EXPECT_FALSE(GatherObservations({folder.Path("missing.json")}).ok());
 }
 
 TEST(Hypotheses, AgreeWithTheLedger) {
