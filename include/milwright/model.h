@@ -15,7 +15,9 @@
 
 namespace milwright {
 
+class Engine;
 struct ModelSpec;
+struct PreparedCall;
 
 /// Named tensors: the inputs or outputs of one prediction.
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
@@ -44,7 +46,9 @@ class State {
   [[nodiscard]] Result<State> Clone() const;
 
  private:
+  friend class Engine;
   friend class Model;
+  friend struct PreparedCall;
   struct Impl;
   explicit State(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
@@ -104,6 +108,9 @@ class Model {
                                           const PredictOptions& options = {}) const;
 
  private:
+  friend class Engine;
+  /// Everything that can be wrong with a call before it runs. Errors as for Predict.
+  [[nodiscard]] Result<PreparedCall> Prepare(const TensorMap& inputs, State* state, const PredictOptions& options) const;
   struct Impl;
   explicit Model(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;

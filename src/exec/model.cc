@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "exec/interpreter.h"
+#include "exec/prepared_call.h"
 #include "format/package.h"
 #include "mil/model.h"
 
@@ -14,37 +15,9 @@ namespace milwright {
 
 // ---- State ----
 
-struct State::Impl {
-  StateValues values;
-  std::map<std::string, TensorType, std::less<>> types;
-  const void* origin = nullptr;  ///< the model that made it
-  std::string origin_name;
-  mutable std::atomic_flag busy = ATOMIC_FLAG_INIT;
-};
-
 namespace {
 
 Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
-
-// Holds a state for one reader, writer or prediction; never waits.
-class Claim {
- public:
-  explicit Claim(std::atomic_flag& flag) : flag_(flag), held_(!flag.test_and_set(std::memory_order_acquire)) {}
-  ~Claim() {
-    if (held_) flag_.clear(std::memory_order_release);
-  }
-  Claim(const Claim&) = delete;
-  Claim& operator=(const Claim&) = delete;
-  [[nodiscard]] Status status() const {
-    if (held_) return Status::Ok();
-    return {ErrorCode::kRuntime,
-            "the state is in use by a running prediction; one prediction at a time may use a state"};
-  }
-
- private:
-  std::atomic_flag& flag_;
-  bool held_;
-};
 
 // `value` as `type`: floats are rounded between widths, integers must fit; the shape is the caller's business.
 Result<Tensor> Convert(const Tensor& value, DataType dtype) {
@@ -84,7 +57,7 @@ std::vector<std::string> State::names() const {
 }
 
 Result<Tensor> State::Read(std::string_view name) const {
-  const Claim claim(impl_->busy);
+  const StateClaim claim(impl_->busy);
   MW_RETURN_IF_ERROR(claim.status());
   const auto it = impl_->values.find(name);
   if (it == impl_->values.end()) return Usage(fmt::format("there is no state '{}'", name));
@@ -92,7 +65,7 @@ Result<Tensor> State::Read(std::string_view name) const {
 }
 
 Status State::Write(std::string_view name, const Tensor& value) {
-  const Claim claim(impl_->busy);
+  const StateClaim claim(impl_->busy);
   MW_RETURN_IF_ERROR(claim.status());
   const auto it = impl_->values.find(name);
   if (it == impl_->values.end()) return Usage(fmt::format("there is no state '{}'", name));
@@ -103,24 +76,27 @@ Status State::Write(std::string_view name, const Tensor& value) {
   auto converted = Convert(value, it->second.dtype());
   if (!converted.ok()) return converted.status().WithContext(fmt::format("the value for state '{}'", name));
   it->second = *std::move(converted);
+  impl_->bounds.erase(it->first);
   return Status::Ok();
 }
 
 Status State::Reset() {
-  const Claim claim(impl_->busy);
+  const StateClaim claim(impl_->busy);
   MW_RETURN_IF_ERROR(claim.status());
   for (auto& [name, value] : impl_->values) {
     MW_ASSIGN_OR_RETURN(value, Tensor::Zeros(value.type()));
+    impl_->bounds[name] = 0;
   }
   return Status::Ok();
 }
 
 Result<State> State::Clone() const {
-  const Claim claim(impl_->busy);
+  const StateClaim claim(impl_->busy);
   MW_RETURN_IF_ERROR(claim.status());
   auto copy = std::make_shared<Impl>();
   copy->values = impl_->values;
   copy->types = impl_->types;
+  copy->bounds = impl_->bounds;
   copy->origin = impl_->origin;
   copy->origin_name = impl_->origin_name;
   return State(std::move(copy));
@@ -243,16 +219,6 @@ Result<Literal> BindInput(const Value& input, const FeatureDescription* describe
   return Literal(*std::move(converted));
 }
 
-// A classifier gives a dictionary from label to probability: its values, in the order of the labels.
-Tensor OutputTensor(Literal result) {
-  if (result.type.kind != Type::Kind::kDictionary) return std::move(result.tensor);
-  Tensor values = *Tensor::Zeros({DataType::kFp64, {static_cast<int64_t>(result.entries.size())}});
-  for (size_t i = 0; i < result.entries.size(); ++i) {
-    values.SetDouble(static_cast<int64_t>(i), result.entries[i].second.tensor.GetDouble(0));
-  }
-  return values;
-}
-
 std::string ListStates(const std::map<std::string, TensorType, std::less<>>& states) {
   std::string text;
   for (const auto& [name, type] : states)
@@ -261,6 +227,15 @@ std::string ListStates(const std::map<std::string, TensorType, std::less<>>& sta
 }
 
 }  // namespace
+
+Tensor OutputTensor(Literal result) {
+  if (result.type.kind != Type::Kind::kDictionary) return std::move(result.tensor);
+  Tensor values = *Tensor::Zeros({DataType::kFp64, {static_cast<int64_t>(result.entries.size())}});
+  for (size_t i = 0; i < result.entries.size(); ++i) {
+    values.SetDouble(static_cast<int64_t>(i), result.entries[i].second.tensor.GetDouble(0));
+  }
+  return values;
+}
 
 Result<std::vector<Feature>> Model::Inputs(std::string_view function) const {
   MW_ASSIGN_OR_RETURN(const Function* found, FindFunction(spec(), function));
@@ -298,18 +273,20 @@ Result<State> Model::MakeState() const {
     auto zeros = Tensor::Zeros(type);
     if (!zeros.ok()) return zeros.status().WithContext(fmt::format("the state '{}'", name));
     state->values.emplace(name, *std::move(zeros));
+    state->bounds.emplace(name, 0.0F);
   }
   return State(std::move(state));
 }
 
-Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const PredictOptions& options) const {
-  MW_ASSIGN_OR_RETURN(const Function* function, FindFunction(spec(), options.function));
+Result<PreparedCall> Model::Prepare(const TensorMap& inputs, State* state, const PredictOptions& options) const {
+  PreparedCall call;
+  MW_ASSIGN_OR_RETURN(call.function, FindFunction(spec(), options.function));
+  const Function* function = call.function;
   const FunctionDescription* described = spec().description.Find(function->name);
-  std::vector<Literal> arguments;
   for (const Value* input : function->TensorInputs()) {
     const FeatureDescription* feature = described != nullptr ? FindFeature(described->inputs, input->name) : nullptr;
     MW_ASSIGN_OR_RETURN(Literal argument, BindInput(*input, feature, inputs));
-    arguments.push_back(std::move(argument));
+    call.arguments.push_back(std::move(argument));
   }
   for (const auto& [name, tensor] : inputs) {
     const Value* input = function->FindInput(name);
@@ -324,8 +301,8 @@ Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const Pr
     // Core ML's own words (coremltools issue 2519).
     return Usage(fmt::format("The input feature for {} must be an MLState, but it was not.", wanted.front()->name));
   }
-  State none;
-  State::Impl& held = state != nullptr ? *state->impl_ : *none.impl_;
+  call.state = state != nullptr ? state->impl_ : State().impl_;
+  const State::Impl& held = *call.state;
   if (!wanted.empty() && held.origin != impl_.get()) {
     if (options.state_binding == StateBinding::kPackage) {
       return Usage(
@@ -337,7 +314,14 @@ Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const Pr
                                ListStates(held.types), spec().source, ListStates(impl_->states)));
     }
   }
-  const Claim claim(held.busy);
+  return call;
+}
+
+Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const PredictOptions& options) const {
+  MW_ASSIGN_OR_RETURN(PreparedCall call, Prepare(inputs, state, options));
+  const Function* function = call.function;
+  State::Impl& held = *call.state;
+  const StateClaim claim(held.busy);
   MW_RETURN_IF_ERROR(claim.status());
   StateValues values = held.values;  // taken back only on success
   ValueObserver observer;
@@ -348,11 +332,15 @@ Result<TensorMap> Model::Predict(const TensorMap& inputs, State* state, const Pr
       }
     };
   }
-  auto results = RunFunction(*function, arguments, values, impl_->constants, observer);
+  auto results = RunFunction(*function, call.arguments, values, impl_->constants, observer);
   if (!results.ok()) return results.status().WithContext(spec().source);
   TensorMap outputs;
   for (size_t i = 0; i < results->size(); ++i) {
     outputs.insert_or_assign(function->body().outputs()[i]->name, OutputTensor(std::move((*results)[i])));
+  }
+  for (const auto& [name, value] : values) {
+    // What the interpreter wrote is not looked at: its magnitude is found when somebody needs it.
+    if (held.values.at(name).bytes().data() != value.bytes().data()) held.bounds.erase(name);
   }
   held.values = std::move(values);
   return outputs;

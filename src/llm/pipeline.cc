@@ -26,6 +26,21 @@ class ModelEngine : public PackageEngine {
   Model model_;
 };
 
+class CompiledEngine : public PackageEngine {
+ public:
+  explicit CompiledEngine(Engine engine) : engine_(std::move(engine)) {}
+  Result<State> MakeState() override { return engine_.MakeState(); }
+  [[nodiscard]] const ModelSpec& spec() const override { return engine_.model().spec(); }
+  Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) override {
+    EngineCall call;
+    call.function = function;
+    return engine_.Predict(inputs, state, std::move(call));
+  }
+
+ private:
+  Engine engine_;
+};
+
 /// Writes `fresh` [rows, heads, T, size] into `cache` [rows, heads, C, size] at column `position`.
 Status WriteColumns(Tensor& cache, const Tensor& fresh, int64_t position) {
   const Shape& whole = cache.shape();
@@ -62,6 +77,13 @@ EngineLoader ReferenceEngine() {
   return [](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
     MW_ASSIGN_OR_RETURN(Model model, Model::Load(path));
     return std::unique_ptr<PackageEngine>(std::make_unique<ModelEngine>(std::move(model)));
+  };
+}
+
+EngineLoader FastEngine(const EngineOptions& options) {
+  return [options](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
+    MW_ASSIGN_OR_RETURN(Engine engine, Engine::Load(path, options));
+    return std::unique_ptr<PackageEngine>(std::make_unique<CompiledEngine>(std::move(engine)));
   };
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/mapped_file.h"
 #include "llm/manifest.h"
+#include "milwright/engine.h"
 #include "milwright/model.h"
 #include "milwright/status.h"
 #include "milwright/tensor.h"
@@ -36,6 +37,8 @@ class PackageEngine {
 using EngineLoader = std::function<Result<std::unique_ptr<PackageEngine>>(const std::string& path)>;
 /// Packages run by the reference interpreter (Model::Predict).
 EngineLoader ReferenceEngine();
+/// Packages run by Engine.
+EngineLoader FastEngine(const EngineOptions& options = {});
 
 /// What a call gives. Which members are filled depends on the head that the build has.
 struct StepResult {

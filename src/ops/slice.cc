@@ -7,31 +7,12 @@
 #include "ops/axes.h"
 #include "ops/data_movement.h"
 #include "ops/op.h"
+#include "ops/slice_bounds.h"
 
 namespace milwright {
 namespace {
 
 // ---- slice_by_index and slice_update: begin, end, stride and the masks, as numpy's x[begin:end:stride] ----
-
-// What is taken of one axis: `size` elements from `begin` on, `stride` apart.
-struct AxisSlice {
-  int64_t begin = 0;
-  int64_t stride = 1;
-  int64_t size = kUnknownDim;
-  bool squeeze = false;  // the axis goes; its one element is that at `begin`
-};
-
-// The clamped slice of an axis of known size. Unset ends mean as far as the stride leads.
-AxisSlice ClampedSlice(int64_t size, std::optional<int64_t> begin, std::optional<int64_t> end, int64_t stride) {
-  const int64_t low = stride > 0 ? 0 : -1;
-  const int64_t high = stride > 0 ? size : size - 1;
-  const auto clamp = [&](int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };
-  const int64_t from = begin.has_value() ? clamp(*begin) : (stride > 0 ? low : high);
-  const int64_t to = end.has_value() ? clamp(*end) : (stride > 0 ? high : low);
-  const int64_t span = stride > 0 ? to - from : from - to;
-  const int64_t step = std::abs(stride);
-  return {from, stride, span > 0 ? (span + step - 1) / step : 0, false};
-}
 
 // One value an axis, when the parameter's content is known; absent masks are false and absent strides 1.
 using PerAxis = std::optional<std::vector<int64_t>>;
