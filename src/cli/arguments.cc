@@ -36,6 +36,7 @@ class CommandLine {
     AddCompress();
     AddVerify();
     AddGenerate();
+    AddBench();
     AddRewrite();
     AddDiff();
     AddEqual();
@@ -73,6 +74,20 @@ class CommandLine {
 
   static void AddPath(CLI::App* verb, std::string& path) {
     verb->add_option("PATH", path, "A .mlpackage, .mlmodelc or .mlmodel")->required();
+  }
+  static void AddEngine(CLI::App* verb, EngineArguments& engine) {
+    verb->add_option("--engine", engine.engine,
+                     "fast (fp32 inside fusions), strict (rounds as the reference), reference (the interpreter)")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"fast", "strict", "reference"}));
+    verb->add_option("--threads", engine.threads, "Threads of the engine; 0: one for each core")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 256));
+    verb->add_option("--weights", engine.weights, "Read weights where they are mapped, or from a copy; auto measures")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"auto", "map", "copy"}));
+    verb->add_option("--kernels", engine.kernels, "Instruction set; default: MILWRIGHT_KERNELS, else the fastest")
+        ->check(CLI::IsMember({"scalar", "avx2", "avx512", "neon"}));
   }
   static void AddJson(CLI::App* verb, bool& json) { verb->add_flag("--json", json, "Print JSON"); }
 
@@ -223,6 +238,7 @@ class CommandLine {
     verb->add_option("--min-cosine", verify_.min_cosine, "Gate: smallest cosine");
     verb->add_option("--min-top-1", verify_.min_top_1, "Gate: share of positions with the same top token");
     verb->add_option("--max-perplexity", verify_.max_perplexity, "Gate: perplexity");
+    AddEngine(verb, verify_.engine);
     AddJson(verb, verify_.json);
   }
 
@@ -253,6 +269,38 @@ class CommandLine {
     verb->add_flag("--ignore-eos", generate_.ignore_eos, "Go on behind the end token");
     verb->add_flag("--show-prompt", generate_.show_prompt, "Print the prompt before the text");
     verb->add_flag("--json", generate_.json, "Print events as JSON lines");
+    AddEngine(verb, generate_.engine);
+  }
+
+  void AddBench() {
+    CLI::App* verb = Add("bench", "Measure decode, prefill and what limits them",
+                         "milwright bench qwen3 --fill 0,256 --profile", bench_, Bench);
+    verb->add_option("DIR", bench_.path, "A folder that `milwright build` wrote (--cache-modes: a checkpoint)")
+        ->required();
+    verb->add_option("--fill", bench_.fills, "Positions at which decode is measured; default: empty, half, full")
+        ->delimiter(',');
+    verb->add_option("--tokens", bench_.tokens, "Steps of one repetition")
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t{1}, int64_t{100000}));
+    verb->add_option("--repetitions", bench_.repetitions, "Repetitions; medians and extremes are printed")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1000));
+    verb->add_option("--prefill", bench_.prefill, "Tokens of the prefill; 0: not measured")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    verb->add_option("--bandwidth-mb", bench_.bandwidth_mb, "Megabytes read to measure the memory's bandwidth; 0: not")
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t{0}, int64_t{100000}));
+    verb->add_flag("--profile", bench_.profile, "Print what the steps of a token cost");
+    verb->add_option("--trace", bench_.trace, "Write the profile as a Chrome trace to this file");
+    verb->add_flag("--cache-modes", bench_.cache_modes,
+                   "Build a checkpoint with states and with explicit caches, and compare what a step costs");
+    verb->add_option("--context-lengths", bench_.context_lengths, "Context lengths of --cache-modes")
+        ->delimiter(',')
+        ->capture_default_str();
+    verb->add_option("--quantize", bench_.quantize, "Weights of --cache-modes, as `milwright compress --quantize`");
+    AddEngine(verb, bench_.engine);
+    AddJson(verb, bench_.json);
   }
 
   void AddRewrite() {
@@ -380,6 +428,7 @@ class CommandLine {
   CompressArguments compress_;
   VerifyArguments verify_;
   GenerateArguments generate_;
+  BenchArguments bench_;
   RewriteArguments rewrite_;
   DiffArguments diff_;
   EqualArguments equal_;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/terminal.h"
 #include "llm/session.h"
 #include "llm/snapshot.h"
@@ -191,7 +192,8 @@ Result<std::string> ReadPrompt(const GenerateArguments& arguments) {
 }
 
 Status Run(const GenerateArguments& arguments) {
-  MW_ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline, Pipeline::Open(arguments.path, ReferenceEngine()));
+  MW_ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline,
+                      Pipeline::Open(arguments.path, ReadEngineLoader(arguments.engine)));
   MW_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(arguments.path));
   Session session(std::move(pipeline));
   std::signal(SIGINT, Interrupt);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/terminal.h"
 #include "llm/verify.h"
 #include "tokenizer/tokenizer.h"
@@ -85,7 +86,7 @@ Status CompareWith(const VerifyArguments& arguments, Pipeline& pipeline, Report&
   if (!arguments.golden.empty()) {
     MW_ASSIGN_OR_RETURN(reference, ReadGoldenLogits(arguments.golden));
   } else {
-    MW_ASSIGN_OR_RETURN(const auto other, Pipeline::Open(arguments.against, ReferenceEngine()));
+    MW_ASSIGN_OR_RETURN(const auto other, Pipeline::Open(arguments.against, ReadEngineLoader(arguments.engine)));
     std::vector<std::vector<int64_t>> sequences = {{}};
     if (!arguments.tokens.empty()) {
       MW_ASSIGN_OR_RETURN(sequences, ReadTokenSequences(arguments.tokens));
@@ -157,7 +158,7 @@ int Verify(const VerifyArguments& arguments) {
     return Fail(Status(ErrorCode::kUsage,
                        "say what to verify against: --golden FILE, --against DIR, --tokens FILE or --text FILE"));
   }
-  const auto pipeline = Pipeline::Open(arguments.path, ReferenceEngine());
+  const auto pipeline = Pipeline::Open(arguments.path, ReadEngineLoader(arguments.engine));
   if (!pipeline.ok()) return Fail(pipeline.status());
   Report report(arguments);
   if (compares) {

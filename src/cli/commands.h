@@ -22,6 +22,14 @@ enum ExitCode : int { kFine = 0, kFindings = 1, kUsage = 2, kUnreadable = 3 };
 /// Prints "milwright: error: ..." to stderr and gives the exit code that fits.
 int Fail(const Status& status);
 
+/// How packages are run.
+struct EngineArguments {
+  std::string engine = "fast";   ///< "fast", "strict", "reference"
+  int threads = 0;               ///< 0: one for each core
+  std::string weights = "auto";  ///< "auto", "map", "copy"
+  std::string kernels;           ///< empty: MILWRIGHT_KERNELS, else the fastest
+};
+
 struct InfoArguments {
   std::string path;
   bool json = false;
@@ -119,6 +127,7 @@ struct VerifyArguments {
   double min_top_1 = -1;
   double max_perplexity = -1;
   bool json = false;
+  EngineArguments engine{"reference", 0, "auto", ""};
 };
 int Verify(const VerifyArguments& arguments);
 
@@ -140,8 +149,26 @@ struct GenerateArguments {
   bool ignore_eos = false;
   bool show_prompt = false;
   bool json = false;
+  EngineArguments engine;
 };
 int Generate(const GenerateArguments& arguments);
+struct BenchArguments {
+  std::string path;
+  std::vector<int64_t> fills;
+  int64_t tokens = 8;
+  int repetitions = 5;
+  int64_t prefill = 128;
+  int64_t bandwidth_mb = 1000;
+  bool profile = false;
+  std::string trace;
+  bool cache_modes = false;
+  std::vector<int64_t> context_lengths = {512, 1024, 2048};
+  std::string quantize;
+  bool json = false;
+  EngineArguments engine;
+};
+int Bench(const BenchArguments& arguments);
+
 struct RewriteArguments {
   std::string path;
   std::string output;

@@ -104,7 +104,7 @@ class GraphBuilder {
     if (op.type().starts_with("constexpr_")) {
       for (const auto& output : op.outputs()) {
         GraphValue* value = graph_.NewValue(output->name, output->type);
-        value->weight = &op;
+        value->weight = output.get();
         values_[output.get()] = value;
       }
       return Status::Ok();

@@ -25,7 +25,7 @@ struct GraphValue {
   std::string name;
   Type type;
   const Literal* known = nullptr;     ///< content, when it does not depend on inputs
-  const Operation* weight = nullptr;  ///< the constexpr op that yields it, not decoded
+  const Value* weight = nullptr;      ///< the output of a constexpr op that it is, not decoded
   Node* producer = nullptr;           ///< null for inputs, constants and weights
   int32_t uses = 0;                   ///< arguments of nodes, and outputs of the function
 

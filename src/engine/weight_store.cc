@@ -226,8 +226,9 @@ Result<bool> WeightStore::FillView(const Operation& op, WeightView* view, std::v
   return false;
 }
 
-Result<Literal> WeightStore::DecodeLocked(const Operation& op) {
-  if (const auto it = decoded_.find(&op); it != decoded_.end()) return it->second;
+Result<Literal> WeightStore::DecodeLocked(const Value& value) {
+  const Operation& op = *value.producer();
+  if (const auto it = decoded_.find(&op); it != decoded_.end()) return it->second[value.index()];
   const Opset opset = op.parent()->function()->opset;
   const OpDefinition* definition = OpRegistry::Get().Find(op.type(), opset);
   if (definition == nullptr) return Status(ErrorCode::kInvalidProgram, "no such op").WithContext(OperationPath(op));
@@ -238,7 +239,7 @@ Result<Literal> WeightStore::DecodeLocked(const Operation& op) {
     for (const Operand& operand : input.arguments) {
       const Literal* content = operand.constant();
       if (content == nullptr) {
-        MW_ASSIGN_OR_RETURN(Literal inner, DecodeLocked(*operand.value->producer()));
+        MW_ASSIGN_OR_RETURN(Literal inner, DecodeLocked(*operand.value));
         contents.push_back(std::move(inner));
         content = &contents.back();
       }
@@ -255,8 +256,8 @@ Result<Literal> WeightStore::DecodeLocked(const Operation& op) {
   context.BindDeclared(std::move(declared));
   MW_ASSIGN_OR_RETURN(const std::vector<Type> types, definition->infer(context));
   MW_ASSIGN_OR_RETURN(std::vector<Literal> values, definition->evaluate(context, types));
-  counts_.repacked_bytes += static_cast<int64_t>(values.front().tensor.bytes().size());
-  return decoded_.emplace(&op, std::move(values.front())).first->second;
+  for (const Literal& part : values) counts_.repacked_bytes += static_cast<int64_t>(part.tensor.bytes().size());
+  return decoded_.emplace(&op, std::move(values)).first->second[value.index()];
 }
 
 Result<Literal> WeightStore::Content(const GraphValue& value) {
@@ -288,7 +289,7 @@ Result<std::shared_ptr<const WeightMatrix>> WeightStore::Matrix(const GraphValue
 
   bool as_stored = false;
   if (!transposed && value.weight != nullptr) {
-    MW_ASSIGN_OR_RETURN(as_stored, FillView(*value.weight, &view, &matrix->row_starts));
+    MW_ASSIGN_OR_RETURN(as_stored, FillView(*value.weight->producer(), &view, &matrix->row_starts));
   }
   if (!as_stored) {
     const int64_t rows = view.rows;

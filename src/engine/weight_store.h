@@ -57,7 +57,7 @@ class WeightStore {
   Result<bool> FillGrid(const Literal& literal, const kernels::WeightView& view, size_t axes, kernels::Grid* grid);
   Result<bool> FillCodes(const Literal& literal, std::optional<kernels::Codec> codec, kernels::WeightView* view);
   Result<bool> FillView(const Operation& op, kernels::WeightView* view, std::vector<uint64_t>* row_starts);
-  Result<Literal> DecodeLocked(const Operation& op);
+  Result<Literal> DecodeLocked(const Value& value);
 
   const kernels::Kernels& kernels_;
   WeightPlacement placement_;  // kAuto until something large was placed
@@ -66,7 +66,7 @@ class WeightStore {
   std::map<std::tuple<const void*, int64_t, int64_t, bool>, std::shared_ptr<const WeightMatrix>> matrices_;
   std::map<const std::byte*, kernels::AlignedBuffer> copies_;
   std::set<const std::byte*> mapped_;
-  std::unordered_map<const Operation*, Literal> decoded_;
+  std::unordered_map<const Operation*, std::vector<Literal>> decoded_;  ///< by output
   std::deque<Tensor> kept_;  ///< what views point into
   WeightCounts counts_;
 };

@@ -80,10 +80,14 @@ EngineLoader ReferenceEngine() {
   };
 }
 
+std::unique_ptr<PackageEngine> MakePackageEngine(Engine engine) {
+  return std::make_unique<CompiledEngine>(std::move(engine));
+}
+
 EngineLoader FastEngine(const EngineOptions& options) {
   return [options](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
     MW_ASSIGN_OR_RETURN(Engine engine, Engine::Load(path, options));
-    return std::unique_ptr<PackageEngine>(std::make_unique<CompiledEngine>(std::move(engine)));
+    return MakePackageEngine(std::move(engine));
   };
 }
 

@@ -37,6 +37,8 @@ class PackageEngine {
 using EngineLoader = std::function<Result<std::unique_ptr<PackageEngine>>(const std::string& path)>;
 /// Packages run by the reference interpreter (Model::Predict).
 EngineLoader ReferenceEngine();
+/// `engine` as what a pipeline runs on.
+std::unique_ptr<PackageEngine> MakePackageEngine(Engine engine);
 /// Packages run by Engine.
 EngineLoader FastEngine(const EngineOptions& options = {});
 
@@ -103,6 +105,9 @@ class Pipeline {
   [[nodiscard]] bool CanRewind(int64_t position) const;
   /// Goes back to `position`. kPrecondition names the cache that cannot.
   Status Rewind(int64_t position);
+  /// Goes on to `position` as if tokens had been run until there; the caches hold what they held. For measurements of
+  /// what a step costs at a fill level. kUsage: beyond the context length.
+  Status SkipTo(int64_t position);
 
   /// The explicit caches and states as they are, to come back to (prefix reuse).
   struct Snapshot {

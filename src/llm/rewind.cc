@@ -111,4 +111,13 @@ Status Pipeline::Rewind(int64_t position) {
   return Status::Ok();
 }
 
+Status Pipeline::SkipTo(int64_t position) {
+  if (position < position_ || position > manifest_.context_length) {
+    return {ErrorCode::kUsage, fmt::format("cannot skip from position {} to {} of {}", position_, position,
+                                           manifest_.context_length)};
+  }
+  position_ = position;
+  return Status::Ok();
+}
+
 }  // namespace milwright
