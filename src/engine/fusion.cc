@@ -435,6 +435,12 @@ std::optional<AttentionParts> MatchAttentionOp(const Node& attention) {
     }
   }
   if (parts.mask != nullptr && !IsFloat(parts.mask->dtype())) return std::nullopt;
+  // Where all queries see the same, it does not matter which of them are heads.
+  if (parts.mask == nullptr || parts.mask->shape().size() < 2 ||
+      parts.mask->shape()[parts.mask->shape().size() - 2] == 1) {
+    heads *= queries;
+    queries = 1;
+  }
   if (!FillHeads(parts, heads, queries, columns)) return std::nullopt;
   return parts;
 }

@@ -1,0 +1,151 @@
+// The engine against the reference on built checkpoints: every family, both styles, every layout.
+#include "milwright/engine.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "golden.h"
+
+namespace milwright {
+namespace {
+
+struct Variant {
+  const char* layout;
+  CacheUpdate update;
+};
+
+constexpr Variant kVariants[] = {
+    {"kv-pair", CacheUpdate::kSlice},         {"unified:interleaved", CacheUpdate::kMask},
+    {"per-layer", CacheUpdate::kSlice},       {"explicit-io:whole", CacheUpdate::kSlice},
+    {"by-role", CacheUpdate::kSlice},         {"unified:split", CacheUpdate::kSlice},
+    {"explicit-io:new", CacheUpdate::kSlice}, {"kv-pair", CacheUpdate::kMask},
+    {"by-role", CacheUpdate::kRing},          {"by-role", CacheUpdate::kShift},
+};
+
+Result<std::vector<float>> LogitsOf(const std::string& folder, const testing::Golden& golden,
+                                    const EngineLoader& loader) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Pipeline> pipeline, Pipeline::Open(folder, loader));
+  MW_ASSIGN_OR_RETURN(StepResult result, pipeline->Prefill(golden.tokens));
+  return std::move(result.logits);
+}
+
+// Largest difference as a share of 1 + the largest logit.
+double Deviation(const std::vector<float>& actual, const std::vector<float>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double magnitude = 1;
+  for (const float logit : expected) magnitude = std::max(magnitude, 1.0 + std::fabs(logit));
+  double largest = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double error = std::fabs(static_cast<double>(actual[i]) - expected[i]) / magnitude;
+    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
+  }
+  return largest;
+}
+
+// Strict rounds as the reference does and sums in another order: a value may round to the neighbouring fp16 number,
+// 2^-11 of it, in each of a few dozen operations of a layer, and these errors add up like a random walk over the layers
+// of the tiny checkpoints: 2^-11 * sqrt(6 layers * 30 operations) = 6.5e-3. Fast leaves out roundings inside fusions
+// that the reference makes, so both walks differ: twice that. The gated recurrence of Qwen3.5 feeds errors back from
+// token to token; checkpoints/README.md allows it ten times the error of the others.
+constexpr double kStrictBound = 6.5e-3;
+constexpr double kFastBound = 2 * kStrictBound;
+double Feedback(const std::string& checkpoint) { return checkpoint == "qwen3_5-tiny" ? 10 : 1; }
+
+TEST(EngineOnCheckpoints, GivesTheReferencesLogits) {
+  size_t turn = 0;
+  double worst_strict = 0;
+  double worst_fast = 0;
+  int cases = 0;
+  for (const std::string& name : testing::CheckpointNames()) {
+    const std::string checkpoint = testing::FindCheckpoint(name);
+    if (checkpoint.empty()) continue;
+    auto golden = testing::ReadGolden(checkpoint);
+    if (!golden.ok()) continue;  // a sharded checkpoint has the same weights and no golden file of its own
+    if (golden->tokens.size() > 24) golden->tokens.resize(24);
+    for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
+      for (size_t i = 0; i < std::size(kVariants); ++i) {
+        // A sample walks through the variants; the full run takes all.
+        if (!testing::FullTests() && i != turn % std::size(kVariants)) continue;
+        const Variant& variant = kVariants[i];
+        testing::TemporaryFolder folder;
+        BuildOptions options;
+        options.checkpoint = checkpoint;
+        options.output = folder.path() + "/build";
+        options.durable = false;
+        options.hash_checkpoint = false;
+        options.context_length = 64;
+        options.style = style;
+        options.layout = *ParseLayout(variant.layout);
+        options.update = variant.update;
+        options.functions = *ParseFunctions("decode,prefill:8");
+        const auto report = BuildCheckpoint(options);
+        if (!report.ok()) {  // rings and shifts need sliding layers
+          ASSERT_EQ(report.status().code(), ErrorCode::kUsage) << report.status().message();
+          continue;
+        }
+        const auto reference = LogitsOf(options.output, *golden, ReferenceEngine());
+        ASSERT_TRUE(reference.ok()) << reference.status().message();
+        EngineOptions engine;
+        engine.threads = 2;
+        engine.numerics = Numerics::kStrict;
+        const auto strict = LogitsOf(options.output, *golden, FastEngine(engine));
+        ASSERT_TRUE(strict.ok()) << strict.status().message();
+        engine.numerics = Numerics::kFast;
+        const auto fast = LogitsOf(options.output, *golden, FastEngine(engine));
+        ASSERT_TRUE(fast.ok()) << fast.status().message();
+        const double strict_error = Deviation(*strict, *reference);
+        const double fast_error = Deviation(*fast, *reference);
+        fmt::print("{:18} {:5} {:20} {:6} strict {:.1e} fast {:.1e}\n", name, StyleName(style), variant.layout,
+                   UpdateName(variant.update), strict_error, fast_error);
+        EXPECT_LE(strict_error, Feedback(name) * kStrictBound) << name << " " << variant.layout;
+        EXPECT_LE(fast_error, Feedback(name) * kFastBound) << name << " " << variant.layout;
+        worst_strict = std::max(worst_strict, strict_error);
+        worst_fast = std::max(worst_fast, fast_error);
+        ++cases;
+      }
+      ++turn;
+    }
+  }
+  ASSERT_GT(cases, 0);
+  fmt::print("{} cases; largest difference of logits, as a share of 1 + the largest: strict {:.1e}, fast {:.1e}\n",
+             cases, worst_strict, worst_fast);
+}
+
+TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
+  int cases = 0;
+  for (const std::string& name : testing::CheckpointNames()) {
+    const std::string checkpoint = testing::FindCheckpoint(name);
+    const auto golden = testing::ReadGolden(checkpoint);
+    if (!golden.ok()) continue;
+    for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
+      testing::TemporaryFolder folder;
+      BuildOptions options;
+      options.checkpoint = checkpoint;
+      options.output = folder.path() + "/build";
+      options.durable = false;
+      options.hash_checkpoint = false;
+      options.style = style;
+      options.compute = DataType::kFp32;
+      options.layout = *ParseLayout("explicit-io");
+      options.functions = *ParseFunctions("decode,prefill:8");
+      ASSERT_TRUE(BuildCheckpoint(options).ok());
+      EngineOptions engine;
+      engine.threads = 2;
+      const auto logits = LogitsOf(options.output, *golden, FastEngine(engine));
+      ASSERT_TRUE(logits.ok()) << logits.status().message();
+      const double bound = testing::Fp32Bound(name);
+      const testing::Difference d = testing::Compare(*logits, golden->logits, golden->vocabulary, 2 * bound);
+      fmt::print("{:18} {:5} fp32: max {:.1e} (bound {:.0e})\n", name, StyleName(style), d.max, bound);
+      EXPECT_LE(d.max, bound) << name;
+      EXPECT_EQ(d.wrong_top, 0) << name;
+      ++cases;
+    }
+  }
+  ASSERT_GT(cases, 0);
+}
+
+}  // namespace
+}  // namespace milwright
