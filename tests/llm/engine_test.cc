@@ -128,6 +128,7 @@ TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
       options.durable = false;
       options.hash_checkpoint = false;
       options.style = style;
+      options.context_length = (static_cast<int64_t>(golden->tokens.size()) + 7) / 8 * 8;
       options.compute = DataType::kFp32;
       options.layout = *ParseLayout("explicit-io");
       options.functions = *ParseFunctions("decode,prefill:8");
