@@ -130,12 +130,17 @@ Result<View> PlanBuilder::ViewOf(GraphValue* value) {
 Result<View> PlanBuilder::FloatsOf(GraphValue* value) {
   MW_ASSIGN_OR_RETURN(const View view, ViewOf(value));
   if (view.dtype == DataType::kFp32) return view;
+  // What nobody writes is converted once.
+  const Memory memory = plan_->roots[static_cast<size_t>(view.root)].memory;
+  const bool constant = memory == Memory::kInput || memory == Memory::kFixed;
+  if (const auto it = floats_.find(value); constant && it != floats_.end()) return it->second;
   View floats = AllocateTemporary(DataType::kFp32, view.shape);
   Node copy;
   copy.kind = "convert";
   copy.op = value->producer != nullptr ? value->producer->op : graph_.nodes.front()->op;
   copy.operations = 0;
   Emit(MakeCopy(view, floats), copy, {view, floats});
+  if (constant) floats_[value] = floats;
   return floats;
 }
 

@@ -83,6 +83,7 @@ class PlanBuilder {
   WeightStore& weights_;
   int threads_;
   std::unordered_map<const GraphValue*, View> views_;
+  std::unordered_map<const GraphValue*, View> floats_;  ///< inputs and constants converted to fp32
   std::unordered_map<const GraphValue*, std::vector<size_t>> use_positions_;
   std::map<int32_t, std::vector<GraphValue*>> viewers_;  ///< by root, values bound to it
   std::vector<int32_t> state_roots_;

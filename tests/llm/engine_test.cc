@@ -148,5 +148,116 @@ TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
   ASSERT_GT(cases, 0);
 }
 
+// The package that ships with the project.
+class EngineOnExample : public ::testing::Test {
+ protected:
+  void Build(GraphStyle style, const char* layout, int64_t context_length, CacheUpdate update = CacheUpdate::kSlice) {
+    BuildOptions options;
+    options.checkpoint = testing::FindCheckpoint("qwen3-jacobean");
+    options.output = folder_.path() + "/build";
+    options.durable = false;
+    options.hash_checkpoint = false;
+    options.style = style;
+    options.layout = *ParseLayout(layout);
+    options.update = update;
+    options.context_length = context_length;
+    options.functions = *ParseFunctions("decode,prefill:8");
+    const auto report = BuildCheckpoint(options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+  }
+
+  // Runs `tokens` one by one from position `from`, and keeps the engine.
+  std::vector<float> Decode(int64_t from, int tokens, const EngineOptions& options) {
+    std::vector<Engine> engines;
+    const EngineLoader loader = [&](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
+      MW_ASSIGN_OR_RETURN(Engine engine, Engine::Load(path, options));
+      engine.SetProfiling(true);
+      engines.push_back(engine);
+      return MakePackageEngine(std::move(engine));
+    };
+    const auto pipeline = Pipeline::Open(folder_.path() + "/build", loader);
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status().message();
+    EXPECT_TRUE((*pipeline)->SkipTo(from).ok());
+    std::vector<float> logits;
+    for (int i = 0; i < tokens; ++i) {
+      const auto result = (*pipeline)->Step(5 + i);
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      logits.insert(logits.end(), result->logits.begin(), result->logits.end());
+    }
+    counters_ = engines.front().counters();
+    profile_ = engines.front().Profile();
+    return logits;
+  }
+
+  int Steps(std::string_view kind) const {
+    return static_cast<int>(
+        std::ranges::count_if(profile_, [kind](const ProfileEntry& entry) { return entry.kind.starts_with(kind); }));
+  }
+
+  testing::TemporaryFolder folder_;
+  EngineCounters counters_;
+  std::vector<ProfileEntry> profile_;
+};
+
+// 6 layers, 2 KV heads of 32: what config.json of the example says.
+constexpr int64_t kLayers = 6;
+constexpr int64_t kSliceBytes = kLayers * 2 * 2 * 32 * 2;
+
+TEST_F(EngineOnExample, StyleDoesNotMatterToFusion) {
+  for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
+    for (const char* layout : {"kv-pair", "unified:interleaved", "per-layer"}) {
+      ASSERT_NO_FATAL_FAILURE(Build(style, layout, 64));
+      Decode(0, 2, {});
+      SCOPED_TRACE(std::string(StyleName(style)) + " " + layout);
+      EXPECT_EQ(Steps("fused_attention"), kLayers);
+      EXPECT_EQ(Steps("fused_rope"), 2 * kLayers);
+      EXPECT_EQ(Steps("fused_silu_mul"), kLayers);
+      EXPECT_EQ(Steps("fused_rms_norm"), 4 * kLayers + 1);  // two of the layer, one each for q and k, and the last
+      EXPECT_EQ(Steps("linear") + Steps("conv"), 7 * kLayers + 1);
+      EXPECT_TRUE(std::ranges::none_of(profile_, &ProfileEntry::reference));
+    }
+  }
+}
+
+TEST_F(EngineOnExample, AStepWritesTheNewSliceAndCopiesNothing) {
+  for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
+    for (const CacheUpdate update : {CacheUpdate::kSlice, CacheUpdate::kMask}) {
+      ASSERT_NO_FATAL_FAILURE(Build(style, "kv-pair", 64, update));
+      Decode(10, 3, {});
+      SCOPED_TRACE(std::string(StyleName(style)) + " " + std::string(UpdateName(update)));
+      EXPECT_EQ(counters_.state_bytes_written, 3 * kSliceBytes);
+      // The fp16 update mask is an input of 64 columns, brought to fp32 once in each step.
+      EXPECT_EQ(counters_.bytes_copied, update == CacheUpdate::kMask ? 3 * 64 * 4 : 0);
+    }
+  }
+}
+
+TEST_F(EngineOnExample, AStepCostsTheFilledPartOfTheCache) {
+  int64_t columns = 0;
+  for (const int64_t context : {512, 4096}) {
+    ASSERT_NO_FATAL_FAILURE(Build(GraphStyle::kPlain, "kv-pair", context));
+    Decode(100, 2, {});
+    // Tiles of 64 columns: 101 and 102 positions take two of them, in each layer and KV head.
+    EXPECT_EQ(counters_.attention_columns, 2 * kLayers * 2 * 128);
+    columns = std::max(columns, counters_.attention_columns);
+  }
+}
+
+TEST_F(EngineOnExample, ResultsDoNotDependOnThreadsOrPlacement) {
+  ASSERT_NO_FATAL_FAILURE(Build(GraphStyle::kAne, "unified:split", 64));
+  for (const Numerics numerics : {Numerics::kStrict, Numerics::kFast}) {
+    EngineOptions options;
+    options.numerics = numerics;
+    options.threads = 1;
+    options.weights = WeightPlacement::kMap;
+    const std::vector<float> one = Decode(0, 4, options);
+    for (const int threads : {2, 3}) {
+      options.threads = threads;
+      options.weights = WeightPlacement::kCopy;
+      EXPECT_EQ(Decode(0, 4, options), one) << threads << " threads";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace milwright
