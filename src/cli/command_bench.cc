@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file_io.h"
 #include "cli/commands.h"
@@ -24,7 +25,9 @@ std::string Text(const BenchSpread& spread, int digits) {
   return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", spread.median, digits, spread.least, digits, spread.most, digits);
 }
 
-void PrintProfile(const std::vector<ProfileEntry>& profile) {
+std::string FunctionOf(const ProfileEntry& entry) { return entry.path.substr(0, entry.path.find('/')); }
+
+void PrintProfile(const std::string& function, const std::vector<ProfileEntry>& profile) {
   struct Total {
     double seconds = 0;
     int64_t steps = 0;
@@ -34,6 +37,7 @@ void PrintProfile(const std::vector<ProfileEntry>& profile) {
   std::map<std::string, Total> by_kind;
   double all = 0;
   for (const ProfileEntry& entry : profile) {
+    if (FunctionOf(entry) != function) continue;
     Total& total = by_kind[entry.kind];
     total.seconds += entry.seconds / static_cast<double>(entry.runs);
     total.operations += entry.operations;
@@ -43,13 +47,13 @@ void PrintProfile(const std::vector<ProfileEntry>& profile) {
   }
   std::vector<std::pair<std::string, Total>> sorted(by_kind.begin(), by_kind.end());
   std::ranges::sort(sorted, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  std::vector<std::vector<std::string>> rows = {{"step", "us per token", "share", "steps", "operations", ""}};
+  std::vector<std::vector<std::string>> rows = {{"step", "us per call", "share", "steps", "operations", ""}};
   for (const auto& [kind, total] : sorted) {
     rows.push_back({kind, fmt::format("{:.1f}", 1e6 * total.seconds),
                     fmt::format("{:.1f} %", 100 * total.seconds / all), std::to_string(total.steps),
                     std::to_string(total.operations), total.reference ? "reference kernel" : ""});
   }
-  std::cout << Styled("Profile of one token", Style::kBold) << "\n" << Table(rows);
+  std::cout << Styled(fmt::format("Profile of one call of '{}'", function), Style::kBold) << "\n" << Table(rows);
 }
 
 Json ToJson(const BenchReport& report) {
@@ -124,7 +128,9 @@ void PrintReport(const BenchReport& report) {
   if (report.reference_steps > 0) {
     std::cout << fmt::format("{} steps run reference kernels (see --profile)\n", report.reference_steps);
   }
-  if (!report.profile.empty()) PrintProfile(report.profile);
+  std::set<std::string> functions;
+  for (const ProfileEntry& entry : report.profile) functions.insert(FunctionOf(entry));
+  for (const std::string& function : functions) PrintProfile(function, report.profile);
 }
 
 Status RunCacheModes(const BenchArguments& arguments, const BenchOptions& options) {

@@ -24,10 +24,10 @@ struct Node;
 struct GraphValue {
   std::string name;
   Type type;
-  const Literal* known = nullptr;     ///< content, when it does not depend on inputs
-  const Value* weight = nullptr;      ///< the output of a constexpr op that it is, not decoded
-  Node* producer = nullptr;           ///< null for inputs, constants and weights
-  int32_t uses = 0;                   ///< arguments of nodes, and outputs of the function
+  const Literal* known = nullptr;  ///< content, when it does not depend on inputs
+  const Value* weight = nullptr;   ///< the output of a constexpr op that it is, not decoded
+  Node* producer = nullptr;        ///< null for inputs, constants and weights
+  int32_t uses = 0;                ///< arguments of nodes, and outputs of the function
 
   [[nodiscard]] const Shape& shape() const { return type.shape(); }
   [[nodiscard]] DataType dtype() const { return type.dtype(); }

@@ -192,7 +192,7 @@ class SliceAtStep final : public Step {
         result_(std::move(result)),
         copier_(x_.dtype, x_.strides, result_.dtype, result_.strides, result_.shape) {}
   Status Run(Frame& frame) const override {
-    View slice = x_;
+    int64_t offset = 0;
     for (size_t i = 0; i < x_.shape.size(); ++i) {
       const int64_t asked = LoadInt(frame, begin_, static_cast<int64_t>(i));
       const int64_t at = asked < 0 ? asked + x_.shape[i] : asked;
@@ -200,9 +200,10 @@ class SliceAtStep final : public Step {
         return {ErrorCode::kRuntime, fmt::format("axis {}: position {} with {} rows is outside the size {}", i, asked,
                                                  result_.shape[i], x_.shape[i])};
       }
-      slice.offset += at * x_.strides[i];
+      offset += at * x_.strides[i];
     }
-    copier_.Run(*frame.kernels, frame.At<std::byte>(slice, BitWidth(x_.dtype) / 8),
+    const int64_t element = BitWidth(x_.dtype) / 8;
+    copier_.Run(*frame.kernels, frame.At<std::byte>(x_, element) + offset * element,
                 frame.At<std::byte>(result_, BitWidth(result_.dtype) / 8));
     return Status::Ok();
   }
@@ -351,12 +352,10 @@ class GatherStep final : public Step {
         return {ErrorCode::kRuntime,
                 fmt::format("gather: index {} is outside the size {} of axis {}", asked, x_.shape[axis], axis_)};
       }
-      View from = x_;
-      from.offset += at * x_.strides[axis];
-      View to = joined_;
-      to.offset += i * joined_.strides[axis];
-      copier_.Run(*frame.kernels, frame.At<std::byte>(from, BitWidth(from.dtype) / 8),
-                  frame.At<std::byte>(to, BitWidth(to.dtype) / 8));
+      const int64_t from_bytes = BitWidth(x_.dtype) / 8;
+      const int64_t to_bytes = BitWidth(joined_.dtype) / 8;
+      copier_.Run(*frame.kernels, frame.At<std::byte>(x_, from_bytes) + at * x_.strides[axis] * from_bytes,
+                  frame.At<std::byte>(joined_, to_bytes) + i * joined_.strides[axis] * to_bytes);
     }
     return Status::Ok();
   }
@@ -390,7 +389,7 @@ class SliceUpdateStep final : public Step {
   }
 
   Status Run(Frame& frame) const override {
-    View slice = target_;
+    int64_t offset = 0;
     size_t row = 0;
     for (size_t i = 0; i < target_.shape.size(); ++i) {
       const int64_t begin = LoadInt(frame, begin_, static_cast<int64_t>(i));
@@ -402,10 +401,11 @@ class SliceUpdateStep final : public Step {
                 fmt::format("slice_update: axis {}: position {} with {} rows is outside the size {}", i, begin, rows,
                             target_.shape[i])};
       }
-      slice.offset += axis.begin * target_.strides[i];
+      offset += axis.begin * target_.strides[i];
     }
+    const int64_t element = BitWidth(target_.dtype) / 8;
     writer_.Run(frame, frame.At<std::byte>(update_, BitWidth(update_.dtype) / 8),
-                frame.At<std::byte>(slice, BitWidth(target_.dtype) / 8), target_.dtype);
+                frame.At<std::byte>(target_, element) + offset * element, target_.dtype);
     return Status::Ok();
   }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "engine/copy.h"
 #include "engine/integers.h"
 #include "engine/plan_builder.h"
+#include "engine/product.h"
 #include "kernels/matmul.h"
 #include "ops/float_math.h"
 
@@ -15,20 +17,31 @@ namespace {
 
 size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// y[m, N] = x[m, K] W^T + bias.
+// y[m, N] = x[m, K] W^T + bias, for one or several weights of the same x.
 class LinearStep final : public Step {
  public:
-  LinearStep(std::shared_ptr<const WeightMatrix> weight, View x, View bias, View y, bool round, int threads)
-      : weight_(std::move(weight)), x_(std::move(x)), bias_(std::move(bias)), y_(std::move(y)), round_(round) {
+  struct Part {
+    std::shared_ptr<const WeightMatrix> weight;
+    View bias;
+    View y;
+    bool round = false;
+  };
+  LinearStep(View x, std::vector<Part> parts, int threads) : x_(std::move(x)), parts_(std::move(parts)) {
     rows_ = x_.shape[0];
     packed_ = x_.dtype != DataType::kFp32 || (x_.shape[1] > 1 && x_.strides[1] != 1);
     if (packed_) {
       copier_ = Copier(x_.dtype, x_.strides, DataType::kFp32, DenseStrides(x_.shape), x_.shape);
       pack_bytes_ = RoundUp(static_cast<size_t>(x_.count()) * sizeof(float));
     }
-    const kernels::WeightView& view = weight_->view;
-    kernel_bytes_ = rows_ == 1 ? kernels::MatVecScratchBytes(*weight_->matvec, view)
-                               : kernels::MatMulScratchBytes(*weight_->matmul, view, rows_, threads);
+    const WeightMatrix& first = *parts_.front().weight;
+    for (const Part& part : parts_) {
+      const WeightMatrix& weight = *part.weight;
+      kernel_bytes_ = std::max(kernel_bytes_,
+                               rows_ == 1 ? kernels::MatVecScratchBytes(*weight.matvec, weight.view)
+                                          : kernels::MatMulScratchBytes(*weight.matmul, weight.view, rows_, threads));
+      together_ =
+          together_ && weight.matvec->prepare == first.matvec->prepare && weight.matmul->pack == first.matmul->pack;
+    }
   }
 
   [[nodiscard]] size_t ScratchBytes() const override { return pack_bytes_ + RoundUp(kernel_bytes_); }
@@ -45,31 +58,40 @@ class LinearStep final : public Step {
     } else {
       x = frame.At<float>(x_);
     }
-    const float* bias = bias_.root >= 0 ? frame.At<float>(bias_) : nullptr;
-    auto* y = frame.At<float>(y_);
-    const std::span<uint8_t> kernel_scratch(scratch + pack_bytes_, kernel_bytes_);
-    if (rows_ == 1) {
-      kernels::MatVec(*weight_->matvec, *frame.pool, weight_->view, x, bias, kernel_scratch, y);
-    } else {
-      kernels::MatMul(*weight_->matmul, *frame.pool, weight_->view, x, ldx, rows_, bias, kernel_scratch, y,
-                      weight_->view.rows);
+    std::array<kernels::ProductPart, kMaxParts> parts;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i];
+      parts[i] = {part.weight->matvec, part.weight->matmul, &part.weight->view,
+                  part.bias.root >= 0 ? frame.At<float>(part.bias) : nullptr, frame.At<float>(part.y)};
     }
-    if (round_) {
+    const std::span<uint8_t> kernel_scratch(scratch + pack_bytes_, kernel_bytes_);
+    const size_t step = together_ ? parts_.size() : 1;
+    for (size_t i = 0; i < parts_.size(); i += step) {
+      const auto some = std::span(parts).subspan(i, step);
+      if (rows_ == 1) {
+        kernels::MatVecTogether(*frame.pool, some, x, kernel_scratch);
+      } else {
+        kernels::MatMulTogether(*frame.pool, some, x, ldx, rows_, kernel_scratch);
+      }
+    }
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].round) continue;
+      float* y = parts[i].y;
       frame.pool->ParallelFor(
-          y_.count(), [&](int64_t begin, int64_t end) { frame.kernels->round_to_half(y + begin, end - begin); },
-          int64_t{1} << 14);
+          rows_ * parts_[i].weight->view.rows,
+          [&](int64_t begin, int64_t end) { frame.kernels->round_to_half(y + begin, end - begin); }, int64_t{1} << 14);
     }
     return Status::Ok();
   }
 
  private:
-  std::shared_ptr<const WeightMatrix> weight_;
+  static constexpr size_t kMaxParts = kMaxProductParts;
+
   View x_;  // [rows, K]
-  View bias_;
-  View y_;
-  bool round_;
+  std::vector<Part> parts_;
   int64_t rows_ = 0;
   bool packed_ = false;
+  bool together_ = true;
   Copier copier_;
   size_t pack_bytes_ = 0;
   size_t kernel_bytes_ = 0;
@@ -100,18 +122,16 @@ Result<View> BiasOf(PlanBuilder& builder, GraphValue* bias) {
   return builder.FloatsOf(bias);
 }
 
-Result<bool> LowerMatrixProduct(PlanBuilder& builder, const Node& node, GraphValue* x,
-                                const std::shared_ptr<const WeightMatrix>& weight, GraphValue* bias, int64_t channel) {
-  MW_ASSIGN_OR_RETURN(const View view, builder.ViewOf(x));
-  if (view.count() == 0) return false;
-  MW_ASSIGN_OR_RETURN(const View rows, RowsOf(builder, node, view, channel));
-  if (rows.shape[1] != weight->view.cols) return false;
-  MW_ASSIGN_OR_RETURN(const View bias_view, BiasOf(builder, bias));
-  if (bias_view.root >= 0 && !IsDense(bias_view)) return false;
-  // Rows by channels in memory, whatever the order of the axes: the next product reads it as it is.
-  const Shape& shape = node.output()->shape();
+struct Product {
+  std::shared_ptr<const WeightMatrix> weight;
+  GraphValue* bias = nullptr;
+  GraphValue* output = nullptr;
+};
+
+// Rows by channels in memory, whatever the order of the axes: the next product reads it as it is.
+Shape ProductStrides(const Shape& shape, int64_t channel) {
   Shape strides(shape.size());
-  int64_t stride = weight->view.rows;
+  int64_t stride = shape[static_cast<size_t>(channel)];
   for (size_t i = shape.size(); i-- > 0;) {
     if (static_cast<int64_t>(i) == channel) {
       strides[i] = 1;
@@ -120,27 +140,84 @@ Result<bool> LowerMatrixProduct(PlanBuilder& builder, const Node& node, GraphVal
       stride *= shape[i];
     }
   }
-  const View y = builder.Allocate(node.output(), &strides);
+  return strides;
+}
+
+Result<bool> LowerProducts(PlanBuilder& builder, const Node& node, GraphValue* x, std::span<const Product> products,
+                           int64_t channel, std::string_view kind) {
+  MW_ASSIGN_OR_RETURN(const View view, builder.ViewOf(x));
+  if (view.count() == 0) return false;
+  MW_ASSIGN_OR_RETURN(const View rows, RowsOf(builder, node, view, channel));
+  std::vector<LinearStep::Part> parts;
+  std::vector<View> used{rows};
   StepInfo info;
-  info.weight_bytes = kernels::StoredBytes(weight->view);
-  info.kind = node.kind + ":" + kernels::CodecName(weight->view.codec);
-  builder.Emit(std::make_unique<LinearStep>(weight, rows, bias_view, y, node.output()->dtype() == DataType::kFp16,
-                                            builder.threads()),
-               node, {rows, bias_view, y}, std::move(info));
+  for (const Product& product : products) {
+    if (rows.shape[1] != product.weight->view.cols) return false;
+    MW_ASSIGN_OR_RETURN(const View bias, BiasOf(builder, product.bias));
+    if (bias.root >= 0 && !IsDense(bias)) return false;
+    const Shape strides = ProductStrides(product.output->shape(), channel);
+    const View y = builder.Allocate(product.output, &strides);
+    info.weight_bytes += kernels::StoredBytes(product.weight->view);
+    used.insert(used.end(), {bias, y});
+    parts.push_back({product.weight, bias, y, product.output->dtype() == DataType::kFp16});
+  }
+  info.kind = std::string(kind) + ":" + kernels::CodecName(products.front().weight->view.codec);
+  builder.Emit(std::make_unique<LinearStep>(rows, std::move(parts), builder.threads()), node, used, std::move(info));
   return true;
+}
+
+Result<bool> LowerMatrixProduct(PlanBuilder& builder, const Node& node, GraphValue* x,
+                                const std::shared_ptr<const WeightMatrix>& weight, GraphValue* bias, int64_t channel) {
+  const Product product{weight, bias, node.output()};
+  return LowerProducts(builder, node, x, {&product, 1}, channel, node.kind);
 }
 
 bool IsStored(const GraphValue* value) {
   return value != nullptr && (value->known != nullptr || value->weight != nullptr) && IsFloat(value->dtype());
 }
 
+bool AllEqual(const std::vector<int64_t>& values, int64_t value) {
+  return std::ranges::all_of(values, [value](int64_t v) { return v == value; });
+}
+
+}  // namespace
+
+std::optional<int64_t> ProductChannel(const Node& node) {
+  if (node.kind != "linear" && node.kind != "conv") return std::nullopt;
+  const GraphValue* x = node.Arg("x");
+  const GraphValue* weight = node.Arg("weight");
+  if (!IsStored(weight) || x == nullptr || !IsFloat(x->dtype())) return std::nullopt;
+  if (node.kind == "linear") return static_cast<int64_t>(x->shape().size()) - 1;
+  // A convolution with one tap that looks at every place once.
+  const OpContext context = node.Context();
+  const Shape& shape = weight->shape();
+  const std::string pad_type = context.String("pad_type", "valid");
+  const bool unpadded = pad_type != "custom" || AllEqual(context.Ints("pad"), 0);
+  const bool pointwise = std::all_of(shape.begin() + 2, shape.end(), [](int64_t size) { return size == 1; });
+  if (!pointwise || !unpadded || context.Int("groups", 1) != 1 || !AllEqual(context.Ints("strides"), 1)) {
+    return std::nullopt;
+  }
+  return 1;
+}
+
+namespace {
+
+Result<bool> LowerGroup(PlanBuilder& builder, const Node& node) {
+  std::vector<Product> products;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    MW_ASSIGN_OR_RETURN(auto weight, builder.weights().Matrix(*node.Args("weights")[i]));
+    if (weight == nullptr) return false;
+    products.push_back({std::move(weight), node.Arg("bias" + std::to_string(i)), node.outputs[i]});
+  }
+  return LowerProducts(builder, node, node.Arg("x"), products, node.numbers.axis, node.op->type());
+}
+
 Result<bool> LowerLinear(PlanBuilder& builder, const Node& node) {
-  GraphValue* weight = node.Arg("weight");
-  GraphValue* x = node.Arg("x");
-  if (!IsStored(weight) || !IsFloat(x->dtype())) return false;
-  MW_ASSIGN_OR_RETURN(const auto matrix, builder.weights().Matrix(*weight));
+  const auto channel = ProductChannel(node);
+  if (!channel.has_value()) return false;
+  MW_ASSIGN_OR_RETURN(const auto matrix, builder.weights().Matrix(*node.Arg("weight")));
   if (matrix == nullptr) return false;
-  return LowerMatrixProduct(builder, node, x, matrix, node.Arg("bias"), static_cast<int64_t>(x->shape().size()) - 1);
+  return LowerMatrixProduct(builder, node, node.Arg("x"), matrix, node.Arg("bias"), *channel);
 }
 
 // ---- convolution ----
@@ -181,11 +258,8 @@ class DepthwiseStep final : public Step {
   bool round_;
 };
 
-bool AllEqual(const std::vector<int64_t>& values, int64_t value) {
-  return std::ranges::all_of(values, [value](int64_t v) { return v == value; });
-}
-
 Result<bool> LowerConv(PlanBuilder& builder, const Node& node) {
+  if (ProductChannel(node).has_value()) return LowerLinear(builder, node);
   const OpContext context = node.Context();
   GraphValue* weight = node.Arg("weight");
   GraphValue* x = node.Arg("x");
@@ -194,13 +268,7 @@ Result<bool> LowerConv(PlanBuilder& builder, const Node& node) {
   const std::string pad_type = context.String("pad_type", "valid");
   const bool unpadded = pad_type == "valid" || (pad_type == "custom" && AllEqual(context.Ints("pad"), 0));
   if (!AllEqual(context.Ints("strides"), 1) || !AllEqual(context.Ints("dilations"), 1)) return false;
-  const bool pointwise = std::all_of(shape.begin() + 2, shape.end(), [](int64_t size) { return size == 1; });
   const int64_t groups = context.Int("groups", 1);
-  if (pointwise && groups == 1 && (unpadded || pad_type == "same" || pad_type == "same_lower")) {
-    MW_ASSIGN_OR_RETURN(const auto matrix, builder.weights().Matrix(*weight));
-    if (matrix == nullptr) return false;
-    return LowerMatrixProduct(builder, node, x, matrix, node.Arg("bias"), 1);
-  }
   // Depthwise, along the one axis that has more than one tap.
   if (!unpadded || groups != x->shape()[1] || shape[0] != groups || shape[1] != 1) return false;
   int64_t taps = 1;
@@ -399,10 +467,8 @@ Result<bool> LowerGather(PlanBuilder& builder, const Node& node) {
 }
 
 constexpr LoweringEntry kEntries[] = {
-    {"conv", LowerConv},
-    {"gather", LowerGather},
-    {"linear", LowerLinear},
-    {"matmul", LowerMatmul},
+    {"conv", LowerConv},     {"fused_products", LowerGroup}, {"gather", LowerGather},
+    {"linear", LowerLinear}, {"matmul", LowerMatmul},
 };
 
 }  // namespace

@@ -121,28 +121,40 @@ Status WeightStore::Decide(std::span<const std::byte> bytes) {
   return Status::Ok();
 }
 
+Result<std::byte*> WeightStore::Reserve(size_t bytes) {
+  constexpr size_t kPadding = 64;  // kernels read whole vectors
+  constexpr size_t kSlab = size_t{32} << 20U;
+  const size_t needed = (bytes + kPadding + 63) / 64 * 64;
+  if (slabs_.empty() || slabs_.back().size() - slab_used_ < needed) {
+    MW_ASSIGN_OR_RETURN(kernels::AlignedBuffer slab, kernels::AlignedBuffer::Allocate(std::max(kSlab, needed)));
+    slabs_.push_back(std::move(slab));
+    slab_used_ = 0;
+  }
+  auto* place = reinterpret_cast<std::byte*>(slabs_.back().data()) + slab_used_;
+  slab_used_ += needed;
+  return place;
+}
+
 Result<const std::byte*> WeightStore::PlaceLocked(std::span<const std::byte> bytes) {
   if (const auto it = copies_.find(bytes.data()); it != copies_.end() && it->second.size() >= bytes.size()) {
-    return reinterpret_cast<const std::byte*>(it->second.data());
+    return it->second.data();
   }
   MW_RETURN_IF_ERROR(Decide(bytes));
   if (placement_ != WeightPlacement::kCopy) {
     if (mapped_.insert(bytes.data()).second) counts_.mapped_bytes += static_cast<int64_t>(bytes.size());
     return bytes.data();
   }
-  constexpr size_t kPadding = 64;  // kernels read whole vectors
-  MW_ASSIGN_OR_RETURN(kernels::AlignedBuffer copy, kernels::AlignedBuffer::Allocate(bytes.size() + kPadding));
+  MW_ASSIGN_OR_RETURN(std::byte * copy, Reserve(bytes.size()));
   // Piece by piece, so that no page is held twice for long.
   constexpr size_t kPiece = size_t{8} << 20U;
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
     const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
-    std::memcpy(copy.data() + at, piece.data(), piece.size());
+    std::memcpy(copy + at, piece.data(), piece.size());
     ReleasePages(piece);
   }
   counts_.copied_bytes += static_cast<int64_t>(bytes.size());
-  const auto* place = reinterpret_cast<const std::byte*>(copy.data());
-  copies_.insert_or_assign(bytes.data(), std::move(copy));
-  return place;
+  copies_.insert_or_assign(bytes.data(), std::span<const std::byte>(copy, bytes.size()));
+  return copy;
 }
 
 Result<const std::byte*> WeightStore::Place(std::span<const std::byte> bytes) {

@@ -52,6 +52,7 @@ class WeightStore {
  private:
   // All of these are called with mutex_ held. The Fill functions say whether the storage is one that kernels read.
   Status Decide(std::span<const std::byte> bytes);
+  Result<std::byte*> Reserve(size_t bytes);
   Result<const std::byte*> PlaceLocked(std::span<const std::byte> bytes);
   Result<const std::byte*> PlaceLiteral(const Literal& literal);
   Result<bool> FillGrid(const Literal& literal, const kernels::WeightView& view, size_t axes, kernels::Grid* grid);
@@ -64,10 +65,12 @@ class WeightStore {
   const Numerics numerics_;
   mutable std::mutex mutex_;
   std::map<std::tuple<const void*, int64_t, int64_t, bool>, std::shared_ptr<const WeightMatrix>> matrices_;
-  std::map<const std::byte*, kernels::AlignedBuffer> copies_;
+  std::map<const std::byte*, std::span<const std::byte>> copies_;  ///< by where they are mapped
+  std::vector<kernels::AlignedBuffer> slabs_;                      ///< copies side by side, on huge pages
+  size_t slab_used_ = 0;
   std::set<const std::byte*> mapped_;
   std::unordered_map<const Operation*, std::vector<Literal>> decoded_;  ///< by output
-  std::deque<Tensor> kept_;  ///< what views point into
+  std::deque<Tensor> kept_;                                             ///< what views point into
   WeightCounts counts_;
 };
 

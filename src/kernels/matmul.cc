@@ -48,4 +48,44 @@ void MatMul(const MatMulKernel& kernel, ThreadPool& pool, const WeightView& view
   });
 }
 
+void MatVecTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, std::span<uint8_t> scratch) {
+  parts.front().matvec->prepare(x, parts.front().view->cols, scratch.data());
+  int64_t rows = 0;
+  for (const ProductPart& part : parts) rows += part.view->rows;
+  // The rows of all parts, one after another.
+  pool.ParallelFor(
+      rows,
+      [&](int64_t begin, int64_t end) {
+        int64_t first = 0;
+        for (const ProductPart& part : parts) {
+          const int64_t from = std::max(begin, first) - first;
+          const int64_t to = std::min(end, first + part.view->rows) - first;
+          if (from < to) part.matvec->rows(*part.view, scratch.data(), part.bias, from, to, part.y);
+          first += part.view->rows;
+        }
+      },
+      kRowGrain);
+}
+
+void MatMulTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, int64_t ldx, int64_t m,
+                    std::span<uint8_t> scratch) {
+  const MatMulKernel& kernel = *parts.front().matmul;
+  const int64_t cols = parts.front().view->cols;
+  uint8_t* packed = scratch.data();
+  uint8_t* thread_scratch = packed + RoundUp(kernel.packed_bytes(m, cols));
+  size_t thread_bytes = 0;
+  for (const ProductPart& part : parts)
+    thread_bytes = std::max(thread_bytes, RoundUp(part.matmul->scratch_bytes(m, cols)));
+  pool.ParallelFor(
+      m, [&](int64_t begin, int64_t end) { kernel.pack(x, ldx, m, cols, begin, end, packed); }, kernel.pack_rows);
+  pool.Run([&](int thread) {
+    for (const ProductPart& part : parts) {
+      const TaskRange range = PartOf(part.view->rows, thread, pool.threads(), part.matmul->row_tile);
+      if (range.begin == range.end) continue;
+      part.matmul->rows(*part.view, packed, m, part.bias, range.begin, range.end,
+                        thread_scratch + static_cast<size_t>(thread) * thread_bytes, part.y, part.view->rows);
+    }
+  });
+}
+
 }  // namespace milwright::kernels

@@ -31,6 +31,24 @@ size_t MatMulScratchBytes(const MatMulKernel& kernel, const WeightView& view, in
 void MatMul(const MatMulKernel& kernel, ThreadPool& pool, const WeightView& view, const float* x, int64_t ldx,
             int64_t m, const float* bias, std::span<uint8_t> scratch, float* y, int64_t ldy);
 
+/// One of several products of the same activation.
+struct ProductPart {
+  const MatVecKernel* matvec = nullptr;
+  const MatMulKernel* matmul = nullptr;
+  const WeightView* view = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+};
+
+/// MatVec for all `parts` in one region. All have the same number of columns and kernels with the same `prepare`;
+/// `scratch` serves the first of them.
+void MatVecTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, std::span<uint8_t> scratch);
+
+/// MatMul for all `parts` (each with ldy = its rows) with one packing of X. All have the same number of columns and
+/// kernels with the same `pack`; `scratch` has the largest MatMulScratchBytes of them.
+void MatMulTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, int64_t ldx, int64_t m,
+                    std::span<uint8_t> scratch);
+
 }  // namespace milwright::kernels
 
 #endif  // MILWRIGHT_KERNELS_MATMUL_H_

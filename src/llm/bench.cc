@@ -229,6 +229,10 @@ class FolderBench {
     MW_RETURN_IF_ERROR(GoTo(report_.decode.empty() ? 0 : report_.decode.back().fill));
     SetProfiling(true);
     for (int64_t i = 0; i < options_.decode_tokens; ++i) MW_RETURN_IF_ERROR(Step());
+    if (report_.prefill_tokens > 0) {
+      MW_RETURN_IF_ERROR(GoTo(0));
+      MW_RETURN_IF_ERROR(pipeline_->Prefill(Tokens(pipeline_->manifest(), report_.prefill_tokens)));
+    }
     SetProfiling(false);
     for (const Engine& engine : engines_) {
       for (ProfileEntry& entry : engine.Profile()) report_.profile.push_back(std::move(entry));
