@@ -98,6 +98,7 @@ class FolderBench {
   Status Run(const std::string& folder) {
     const auto start = Clock::now();
     MW_ASSIGN_OR_RETURN(pipeline_, Pipeline::Open(folder, KeepingLoader(options_.engine, engines_)));
+    pipeline_->SetLogitRows(LogitRows::kLast);  // as generation does
     MW_RETURN_IF_ERROR(Step());
     report_.open_seconds = Seconds(start);
     report_.family = pipeline_->manifest().family;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "kernels/dispatch.h"
 #include "llm/pipeline_inputs.h"
 
 namespace milwright {
@@ -40,6 +41,17 @@ class CompiledEngine : public PackageEngine {
  private:
   Engine engine_;
 };
+
+/// Elements [begin, begin + count) of `tensor` as floats.
+void CopyFloats(const Tensor& tensor, int64_t begin, int64_t count, float* out) {
+  if (tensor.dtype() == DataType::kFp16) {
+    kernels::AvailableKernels().front()->half_to_float(tensor.As<uint16_t>().data() + begin, count, out);
+  } else if (tensor.dtype() == DataType::kFp32) {
+    std::copy_n(tensor.As<float>().data() + begin, count, out);
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = tensor.GetFloat(begin + i);
+  }
+}
 
 /// Writes `fresh` [rows, heads, T, size] into `cache` [rows, heads, C, size] at column `position`.
 Status WriteColumns(Tensor& cache, const Tensor& fresh, int64_t position) {
@@ -375,17 +387,24 @@ Status Pipeline::Collect(const ManifestFunction& function, const TensorMap& outp
   }
   if (parts.empty()) return Status::Ok();
   const int64_t rows = parts.front()->shape()[parts.front()->shape().size() - 2];
-  if (rows != length) {  // the contract gives the last token's logits only
+  int64_t first = 0;
+  if (rows != length || logit_rows_ == LogitRows::kLast) {  // of the last token only, by contract or by wish
     result.logits.clear();
     result.logit_rows = 0;
+    first = logit_rows_ == LogitRows::kLast ? rows - 1 : 0;
   }
-  for (int64_t row = 0; row < rows; ++row) {
+  int64_t vocabulary = 0;
+  for (const Tensor* part : parts) vocabulary += part->shape().back();
+  size_t at = result.logits.size();
+  result.logits.resize(at + static_cast<size_t>((rows - first) * vocabulary));
+  for (int64_t row = first; row < rows; ++row) {
     for (const Tensor* part : parts) {
       const int64_t width = part->shape().back();
-      for (int64_t i = 0; i < width; ++i) result.logits.push_back(part->GetFloat(row * width + i));
+      CopyFloats(*part, row * width, width, result.logits.data() + at);
+      at += static_cast<size_t>(width);
     }
   }
-  result.logit_rows += rows;
+  result.logit_rows += rows - first;
   return Status::Ok();
 }
 

@@ -62,6 +62,12 @@ struct ImageFeatures {
 
 struct PipelineCall;  // pipeline_inputs.h
 
+/// Which logits of a prefill are wanted.
+enum class LogitRows : uint8_t {
+  kAll,   ///< of every token, as far as the build gives them
+  kLast,  ///< of the last token only
+};
+
 /// Whether a cache can go back to an earlier position, from the analysis of the program that updates it.
 struct CacheRewind {
   enum class Kind : uint8_t {
@@ -96,6 +102,8 @@ class Pipeline {
   Result<StepResult> Prefill(std::span<const int64_t> tokens, int64_t max_length = 0,
                              std::span<const std::array<int64_t, 3>> positions = {},
                              const ImageFeatures* image = nullptr);
+  /// Which logits StepResult holds from now on; all at first.
+  void SetLogitRows(LogitRows rows) { logit_rows_ = rows; }
   /// Runs one token.
   Result<StepResult> Step(int64_t token) { return Prefill(std::span(&token, 1)); }
 
@@ -149,6 +157,7 @@ class Pipeline {
   std::shared_ptr<const MappedFile> per_layer_embedding_;
   std::vector<CacheRewind> rewinds_;
   int64_t position_ = 0;
+  LogitRows logit_rows_ = LogitRows::kAll;
 };
 
 }  // namespace milwright

@@ -91,6 +91,7 @@ Result<StepResult> Session::SetPrompt(std::span<const int64_t> prompt, PromptRep
   own.reused = static_cast<int64_t>(tokens_.size());
   own.recomputed = own.prompt - own.reused;
   if (report != nullptr) *report = own;
+  pipeline_->SetLogitRows(LogitRows::kLast);
   return Run(prompt.subspan(tokens_.size()), progress, own.reused, own.prompt);
 }
 
@@ -99,6 +100,7 @@ Result<StepResult> Session::Append(int64_t token) { return Run(std::span(&token,
 Result<Session::Verified> Session::VerifyDraft(std::span<const int64_t> draft, int64_t expected_first) {
   const std::vector<int64_t> before = tokens_;
   MW_ASSIGN_OR_RETURN(const Saved saved, Save());
+  pipeline_->SetLogitRows(LogitRows::kAll);
   const auto outcome = pipeline_->Prefill(draft);
   if (!outcome.ok()) {
     MW_RETURN_IF_ERROR(Restore(saved));
