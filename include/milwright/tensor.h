@@ -80,7 +80,8 @@ class Tensor {
  private:
   TensorType type_;
   int64_t size_ = 0;
-  std::shared_ptr<std::vector<std::byte>> owned_;
+  std::shared_ptr<std::byte[]> owned_;  // owned_bytes_ of them
+  size_t owned_bytes_ = 0;
   std::span<const std::byte> borrowed_;
   std::shared_ptr<const void> borrowed_owner_;
   std::shared_ptr<const std::vector<std::string>> strings_;

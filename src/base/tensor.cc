@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -63,6 +64,25 @@ IntegerRange RangeOf(DataType type) {
 
 }  // namespace
 
+namespace {
+
+// Zeroed memory that the system provides page by page as it is touched: a cache that is filled to a tenth takes a tenth
+// of its size. Null when there is none.
+std::shared_ptr<std::byte[]> ZeroedMemory(size_t bytes) {
+  auto* memory = static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1));
+  if (memory == nullptr) return nullptr;
+  return {memory, [](std::byte* data) { std::free(data); }};
+}
+
+std::shared_ptr<std::byte[]> CopyOf(std::span<const std::byte> bytes) {
+  auto copy = ZeroedMemory(bytes.size());
+  if (copy == nullptr) throw std::bad_alloc();
+  if (!bytes.empty()) std::memcpy(copy.get(), bytes.data(), bytes.size());
+  return copy;
+}
+
+}  // namespace
+
 Result<Tensor> Tensor::Zeros(const TensorType& type) {
   MW_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(type));
   MW_ASSIGN_OR_RETURN(const int64_t count, ElementCount(type.shape));
@@ -72,13 +92,17 @@ Result<Tensor> Tensor::Zeros(const TensorType& type) {
   Tensor tensor;
   tensor.type_ = type;
   tensor.size_ = count;
-  try {
-    if (type.dtype == DataType::kString) {
+  if (type.dtype == DataType::kString) {
+    try {
       tensor.strings_ = std::make_shared<const std::vector<std::string>>(static_cast<size_t>(count));
-    } else {
-      tensor.owned_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(bytes));
+      return tensor;
+    } catch (const std::bad_alloc&) {
+      return Status(ErrorCode::kRuntime, "not enough memory for a tensor of type " + TypeToString(type));
     }
-  } catch (const std::bad_alloc&) {
+  }
+  tensor.owned_ = ZeroedMemory(static_cast<size_t>(bytes));
+  tensor.owned_bytes_ = static_cast<size_t>(bytes);
+  if (tensor.owned_ == nullptr) {
     return Status(ErrorCode::kRuntime, "not enough memory for a tensor of type " + TypeToString(type));
   }
   return tensor;
@@ -93,7 +117,9 @@ Result<Tensor> Tensor::FromBytes(const TensorType& type, std::vector<std::byte> 
   Tensor tensor;
   tensor.type_ = type;
   tensor.size_ = *ElementCount(type.shape);
-  tensor.owned_ = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+  auto holder = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+  tensor.owned_bytes_ = holder->size();
+  tensor.owned_ = std::shared_ptr<std::byte[]>(holder, holder->data());
   return tensor;
 }
 
@@ -159,19 +185,20 @@ Result<Tensor> Tensor::FromFloats(const TensorType& type, std::span<const float>
 }
 
 std::span<const std::byte> Tensor::bytes() const {
-  if (owned_ != nullptr) return *owned_;
+  if (owned_bytes_ > 0) return {owned_.get(), owned_bytes_};
   return borrowed_;
 }
 
 std::span<std::byte> Tensor::mutable_bytes() {
-  if (owned_ == nullptr) {
-    owned_ = std::make_shared<std::vector<std::byte>>(borrowed_.begin(), borrowed_.end());
+  if (owned_bytes_ == 0) {
+    owned_ = CopyOf(borrowed_);
+    owned_bytes_ = borrowed_.size();
     borrowed_ = {};
     borrowed_owner_ = nullptr;
   } else if (owned_.use_count() > 1) {
-    owned_ = std::make_shared<std::vector<std::byte>>(*owned_);
+    owned_ = CopyOf({owned_.get(), owned_bytes_});
   }
-  return *owned_;
+  return {owned_.get(), owned_bytes_};
 }
 
 const std::vector<std::string>& Tensor::strings() const {

@@ -83,7 +83,7 @@ struct Engine::Impl {
         options(std::move(options)),
         kernels(kernels),
         pool(threads),
-        weights(kernels, this->options.weights, this->options.numerics) {}
+        weights(kernels, pool, this->options.weights, this->options.numerics) {}
 
   Model model;
   const EngineOptions options;
@@ -145,7 +145,7 @@ std::vector<ProfileEntry> Engine::Profile() const {
     if (compiled->plan == nullptr || compiled->profiled_runs == 0) continue;
     for (size_t i = 0; i < compiled->plan->steps.size(); ++i) {
       const engine::StepInfo& info = compiled->plan->steps[i].info;
-      entries.push_back({info.kind, info.path, info.operations, info.reference, info.weight_bytes,
+      entries.push_back({info.kind, OperationPath(*info.op), info.operations, info.reference, info.weight_bytes,
                          compiled->profiled_runs, compiled->seconds[i]});
     }
   }
@@ -233,14 +233,16 @@ Status Engine::Impl::Run(Compiled& compiled, Frame& frame) {
   const auto& steps = compiled.plan->steps;
   if (!profiling) {
     for (const engine::PlannedStep& step : steps) {
-      if (const Status status = step.step->Run(frame); !status.ok()) return status.WithContext(step.info.path);
+      if (const Status status = step.step->Run(frame); !status.ok())
+        return status.WithContext(OperationPath(*step.info.op));
     }
     return Status::Ok();
   }
   std::vector<double> seconds(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto start = Clock::now();
-    if (const Status status = steps[i].step->Run(frame); !status.ok()) return status.WithContext(steps[i].info.path);
+    if (const Status status = steps[i].step->Run(frame); !status.ok())
+      return status.WithContext(OperationPath(*steps[i].info.op));
     seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
   }
   const std::lock_guard lock(compiled.mutex);

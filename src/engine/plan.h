@@ -107,11 +107,11 @@ class Step {
 
 /// What a profile says about a step.
 struct StepInfo {
-  std::string kind;          ///< op type, or the name of the fusion
-  std::string path;          ///< of the (last) operation
-  int operations = 1;        ///< operations of the program that it stands for
-  int64_t weight_bytes = 0;  ///< stored bytes of weights that it reads
-  bool reference = false;    ///< runs a reference kernel
+  std::string kind;               ///< op type, or the name of the fusion
+  const Operation* op = nullptr;  ///< the (last) operation
+  int operations = 1;             ///< operations of the program that it stands for
+  int64_t weight_bytes = 0;       ///< stored bytes of weights that it reads
+  bool reference = false;         ///< runs a reference kernel
 };
 
 struct PlannedStep {

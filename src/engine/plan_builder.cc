@@ -194,7 +194,7 @@ void PlanBuilder::Touch(const View& view) {
 void PlanBuilder::Emit(std::unique_ptr<Step> step, const Node& node, std::span<const View> used, StepInfo info) {
   for (const View& view : used) Touch(view);
   if (info.kind.empty()) info.kind = node.kind;
-  info.path = OperationPath(*node.op);
+  info.op = node.op;
   info.operations = node.operations;
   plan_->steps.push_back({std::move(step), std::move(info)});
 }

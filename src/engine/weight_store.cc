@@ -149,7 +149,12 @@ Result<const std::byte*> WeightStore::PlaceLocked(std::span<const std::byte> byt
   constexpr size_t kPiece = size_t{8} << 20U;
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
     const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
-    std::memcpy(copy + at, piece.data(), piece.size());
+    pool_.ParallelFor(
+        static_cast<int64_t>(piece.size()),
+        [&](int64_t begin, int64_t end) {
+          std::memcpy(copy + at + begin, piece.data() + begin, static_cast<size_t>(end - begin));
+        },
+        int64_t{1} << 20);
     ReleasePages(piece);
   }
   counts_.copied_bytes += static_cast<int64_t>(bytes.size());

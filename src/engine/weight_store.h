@@ -18,6 +18,7 @@
 #include "engine/graph.h"
 #include "kernels/aligned_buffer.h"
 #include "kernels/dispatch.h"
+#include "kernels/thread_pool.h"
 #include "milwright/engine.h"
 #include "milwright/status.h"
 
@@ -33,8 +34,8 @@ struct WeightMatrix {
 
 class WeightStore {
  public:
-  WeightStore(const kernels::Kernels& kernels, WeightPlacement placement, Numerics numerics)
-      : kernels_(kernels), placement_(placement), numerics_(numerics) {}
+  WeightStore(const kernels::Kernels& kernels, kernels::ThreadPool& pool, WeightPlacement placement, Numerics numerics)
+      : kernels_(kernels), pool_(pool), placement_(placement), numerics_(numerics) {}
 
   [[nodiscard]] const kernels::Kernels& kernels() const { return kernels_; }
   [[nodiscard]] Numerics numerics() const { return numerics_; }
@@ -61,6 +62,7 @@ class WeightStore {
   Result<Literal> DecodeLocked(const Value& value);
 
   const kernels::Kernels& kernels_;
+  kernels::ThreadPool& pool_;
   WeightPlacement placement_;  // kAuto until something large was placed
   const Numerics numerics_;
   mutable std::mutex mutex_;
