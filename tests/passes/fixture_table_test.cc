@@ -35,6 +35,8 @@ constexpr std::string_view kUses[] = {
     "prefer-state-in-downstream",
     "remove-noop-state-update",
     "rename=INPUT:renamed_input",
+    "set-context-length=length:32",
+    "set-context-length=length:96",
     "set-opset=opset:iOS26",
     "shift-to-ring-buffer=position:current_pos",
     "slice-update-to-mask",
@@ -152,6 +154,10 @@ TEST(FixtureTable, AllFixtures) {
   EXPECT_EQ(cell("b_slice", "state-to-io=outputs:slice"), Cell::kEqual);
   EXPECT_EQ(cell("c_mask", "mask-to-slice-update=position:position_ids"), Cell::kEqual);
   EXPECT_EQ(cell("b_slice", "slice-update-to-mask"), Cell::kEqual);
+  for (const auto& [fixture, cells] : table) {
+    if (fixture != "a_accumulator") EXPECT_EQ(cells.at("set-context-length=length:32").cell, Cell::kEqual) << fixture;
+  }
+  EXPECT_EQ(cell("b_slice", "set-context-length=length:96"), Cell::kEqual);
   EXPECT_EQ(cell("d_dual_shift", "shift-to-ring-buffer=position:current_pos"), Cell::kEqual);
 }
 
