@@ -94,6 +94,7 @@ struct PackageWriter::Impl {
     if (!weights) {
       MW_RETURN_IF_ERROR(MakeFolder(Data() + "/weights"));
       MW_ASSIGN_OR_RETURN(weights, WeightWriter::Create(Data() + "/weights/weight.bin"));
+      if (options.durable) weights->WriteBehind();
     }
     return &*weights;
   }
