@@ -84,6 +84,10 @@ class ContextAxes {
   [[nodiscard]] bool Touched(const Operation& op) const;
   Status Visit(Operation& op);
   static std::vector<const Operand*> Operands(const Operation& op);
+  /// The constants `axis` (from the front) and `axes` (all of them when absent), and whether a constant is not zero.
+  static size_t AxisOf(const Operation& op, size_t rank, int64_t fallback = 0);
+  static std::set<size_t> AxesOf(const Operation& op, size_t rank);
+  static bool Flag(const Operation& op, std::string_view parameter);
   static const Operand* Only(const Operation& op, std::string_view parameter);
 
   Status Elementwise(Operation& op);
