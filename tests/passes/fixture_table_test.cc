@@ -34,7 +34,7 @@ constexpr std::string_view kUses[] = {
     "drop-output-alias",
     "extract-function=function:FUNCTION",
     "io-to-state",
-    "io-to-state=position:current_pos;allow-rounding:true",
+    "io-to-state=allow-rounding:true",
     "mask-to-slice-update=position:position_ids",
     "merge-functions=with:PATH;this:one;as:two",
     "pad-state-dim=axis:-1;multiple:12",
