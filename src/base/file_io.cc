@@ -23,6 +23,7 @@ namespace milwright {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 18U;
+constexpr uint64_t kWriteBehindBytes = uint64_t{1} << 25U;
 
 Status ReadError(const std::string& path, std::string_view what) {
   return {ErrorCode::kUnreadable, fmt::format("{}: {}: {}", path, what, strerror(errno))};
@@ -145,7 +146,16 @@ Status OutputFile::Flush() {
 Status OutputFile::Append(std::span<const std::byte> bytes) {
   size_ += bytes.size();
   if (buffer_.size() + bytes.size() > kBufferBytes) MW_RETURN_IF_ERROR(Flush());
-  if (bytes.size() >= kBufferBytes) return WriteAll(bytes);
+  if (bytes.size() >= kBufferBytes) {
+    MW_RETURN_IF_ERROR(WriteAll(bytes));
+    if (write_behind_ && size_ - started_ >= kWriteBehindBytes) {
+      // Where a file system does not know it, Finish does all the waiting.
+      static_cast<void>(::sync_file_range(fd_.get(), static_cast<off_t>(started_), static_cast<off_t>(size_ - started_),
+                                          SYNC_FILE_RANGE_WRITE));
+      started_ = size_;
+    }
+    return {};
+  }
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   return {};
 }
@@ -183,6 +193,7 @@ Status OutputFile::Truncate(uint64_t size) {
     return WriteError(path_, "cannot cut");
   }
   size_ = size;
+  started_ = std::min(started_, size);
   return {};
 }
 

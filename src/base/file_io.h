@@ -65,6 +65,9 @@ class OutputFile {
   /// Takes back what was appended beyond `size`.
   Status Truncate(uint64_t size);
 
+  /// From now on the disk starts on what was appended while more is, so that a durable Finish has little to wait for.
+  void WriteBehind() { write_behind_ = true; }
+
   /// Maps bytes that were already appended, for reading; the map outlives the file object and a later rename.
   Result<std::shared_ptr<const MappedRange>> MapBack(uint64_t offset, uint64_t bytes);
   /// Bytes appended so far.
@@ -81,6 +84,8 @@ class OutputFile {
   std::string path_;
   std::vector<std::byte> buffer_;
   uint64_t size_ = 0;
+  bool write_behind_ = false;
+  uint64_t started_ = 0;  ///< the disk has been told to write up to here
 };
 
 /// A file that is written beside its target and renamed over it by Commit; without Commit nothing is left behind.

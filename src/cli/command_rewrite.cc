@@ -76,14 +76,15 @@ bool MakesChunks(const std::vector<PassUse>& uses) {
   return !uses.empty() && uses.back().pass->name == "split-chunks" && !uses.back().arguments.Has("chunk");
 }
 
-int WriteInChunks(const ModelSpec& model, const PassUse& use, const RewriteArguments& arguments) {
+int WriteInChunks(const ModelSpec& model, const PassUse& use, const RewriteArguments& arguments,
+                  const WriteOptions& write) {
   const auto options = ParseChunkOptions(use.arguments);
   if (!options.ok()) return Fail(options.status());
   PassReport report;
   const auto chunked = SplitChunks(model, *options, report);
   if (!chunked.ok()) return Fail(chunked.status().WithContext(arguments.path));
   for (const std::string& note : report.notes) std::cout << note << "\n";
-  if (const Status status = WriteChunks(*chunked, arguments.output); !status.ok()) return Fail(status);
+  if (const Status status = WriteChunks(*chunked, arguments.output, write); !status.ok()) return Fail(status);
   return kFine;
 }
 
@@ -120,8 +121,10 @@ int Rewrite(const RewriteArguments& arguments) {
   if (arguments.verify_equal) {
     if (const int code = VerifyEqual(*before, model, *uses); code != kFine) return code;
   }
-  if (chunks.has_value()) return WriteInChunks(model, *chunks, arguments);
-  if (const Status status = WriteModel(model, arguments.output); !status.ok()) return Fail(status);
+  WriteOptions write;
+  write.immediates_of = &*before;
+  if (chunks.has_value()) return WriteInChunks(model, *chunks, arguments, write);
+  if (const Status status = WriteModel(model, arguments.output, write); !status.ok()) return Fail(status);
   return kFine;
 }
 

@@ -49,6 +49,9 @@ struct WriteOptions {
   /// Numeric constants of at least so many elements go to the weight file, as coremltools has it; smaller ones and
   /// bools and strings stay in the model file. Constants that were read from a weight file go there in any case.
   int64_t blob_threshold = 10;
+  /// A model that outlives the write, e.g. what was read before it was rewritten: constants that lie in its model file
+  /// stay in the model file, whatever their size. They are known by their storage, which copies of a model share.
+  const ModelSpec* immediates_of = nullptr;
   bool durable = true;  ///< wait until the disk has everything; off only for throw-away files in tests and benchmarks
 };
 

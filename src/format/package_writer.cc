@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -34,6 +35,26 @@ Status MakeFolder(const std::string& path) {
   fs::create_directories(path, error);
   if (error) return {ErrorCode::kIo, fmt::format("{}: cannot create: {}", path, error.message())};
   return {};
+}
+
+// Where the large numeric constants lie that `model` has in its model file.
+std::set<const std::byte*> ImmediatesOf(const ModelSpec& model, int64_t threshold) {
+  std::set<const std::byte*> found;
+  const auto add = [&](const Literal& literal) {
+    const bool numeric = literal.type.IsTensor() && literal.type.dtype() != DataType::kString;
+    if (numeric && !literal.blob && literal.tensor.size() >= threshold) found.insert(literal.tensor.bytes().data());
+  };
+  for (const auto& function : model.program.functions()) {
+    ForEachOperation(function->body(), [&add](const Operation& op) {
+      for (const auto& [name, literal] : op.attributes) add(literal);
+      for (const Input& input : op.inputs()) {
+        for (const Operand& operand : input.arguments) {
+          if (operand.literal != nullptr) add(*operand.literal);
+        }
+      }
+    });
+  }
+  return found;
 }
 
 // Only a package (or an empty folder) may be replaced: a slip of the hand must not delete someone's folder.
@@ -94,6 +115,7 @@ struct PackageWriter::Impl {
     if (!weights) {
       MW_RETURN_IF_ERROR(MakeFolder(Data() + "/weights"));
       MW_ASSIGN_OR_RETURN(weights, WeightWriter::Create(Data() + "/weights/weight.bin"));
+      if (options.durable) weights->WriteBehind();
     }
     return &*weights;
   }
@@ -137,8 +159,14 @@ Status PackageWriter::Write(const ModelSpec& model) {
     }
     return BlobReference{std::string(kWeightFileName), it->second};
   };
-  MW_ASSIGN_OR_RETURN(const std::string bytes,
-                      WriteModelProtobuf(model, PackageBlobPolicy(options.blob_threshold), store));
+  std::set<const std::byte*> immediates;
+  if (options.immediates_of != nullptr) immediates = ImmediatesOf(*options.immediates_of, options.blob_threshold);
+  const BlobPolicy usual = PackageBlobPolicy(options.blob_threshold);
+  const BlobPolicy policy = [&](const Literal& literal, const Operation* op) {
+    const bool stays = !literal.blob && immediates.contains(literal.tensor.bytes().data());
+    return !stays && usual(literal, op);
+  };
+  MW_ASSIGN_OR_RETURN(const std::string bytes, WriteModelProtobuf(model, policy, store));
   if (impl_->weights) MW_RETURN_IF_ERROR(impl_->weights->Finish(options.durable));
   MW_RETURN_IF_ERROR(WriteFileInto(impl_->Data() + "/model.mlmodel", bytes, options.durable));
   MW_RETURN_IF_ERROR(WriteFileInto(impl_->staged.path() + "/Manifest.json",

@@ -101,6 +101,7 @@ class FunctionReader {
 
  private:
   static Result<Type> ReadValueType(const mil::NamedValueType& proto) {
+    MW_RETURN_IF_ERROR(CheckAllKnown(proto));
     Result<Type> type = ReadType(proto.type());
     if (!type.ok()) return type.status().WithContext(fmt::format("type of '{}'", proto.name()));
     return type;
@@ -204,6 +205,7 @@ class FunctionReader {
     for (size_t i = 0; i < entries.size(); ++i) {
       const std::string& key = entries[i]->key();
       if (i > 0 && entries[i - 1]->key() == key) return Invalid(fmt::format("the parameter '{}' is given twice", key));
+      MW_RETURN_IF_ERROR(CheckAllKnown(*entries[i], entries[i]->value()));
       Result<std::vector<Operand>> operands = ReadOperands(entries[i]->value());
       if (!operands.ok()) return operands.status().WithContext(fmt::format("parameter '{}'", key));
       op->SetInput(key, *std::move(operands));
@@ -214,6 +216,7 @@ class FunctionReader {
   Result<std::vector<Operand>> ReadOperands(const mil::Argument& proto) {
     std::vector<Operand> operands;
     for (const auto& binding : proto.arguments()) {
+      MW_RETURN_IF_ERROR(CheckAllKnown(binding));
       switch (binding.binding_case()) {
         case mil::Argument::Binding::kName: {
           MW_ASSIGN_OR_RETURN(Value * value, Find(binding.name()));
@@ -246,6 +249,7 @@ Result<std::unique_ptr<Function>> ReadFunction(const std::string& name, const mi
         fmt::format("{}: {} block specializations; exactly one is expected", name, proto.block_specializations_size()));
   }
   const mil::BlockEntry& entry = proto.block_specializations(0);
+  MW_RETURN_IF_ERROR(CheckAllKnown(entry).WithContext(name));
   if (entry.key() != proto.opset()) {
     return Invalid(fmt::format("{}: the body is for opset '{}', but the function's opset is '{}'", name, entry.key(),
                                proto.opset()));
@@ -277,6 +281,7 @@ Result<Program> ReadProgram(const mil::Program& proto, const BlobLoader& load_bl
   for (const mil::FunctionsEntry& entry : proto.functions()) {
     if (!names.insert(entry.key()).second)
       return Invalid(fmt::format("the function '{}' is defined twice", entry.key()));
+    MW_RETURN_IF_ERROR(CheckAllKnown(entry).WithContext("program"));
     MW_ASSIGN_OR_RETURN(auto function, ReadFunction(entry.key(), entry.value(), load_blob));
     program.AddFunction(std::move(function));
   }

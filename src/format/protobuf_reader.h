@@ -21,7 +21,8 @@ using BlobLoader = std::function<Result<Tensor>(const BlobReference&, const Tens
 ///
 /// Unknown fields of the messages that the IR has a place for (Model, ModelDescription, FunctionDescription,
 /// FeatureDescription, FeatureType with all below it, Metadata, Program, Function, Block, Operation) are kept; those
-/// inside MIL types and values are not.
+/// inside MIL types and values cannot be, and a file that has one is refused (kInvalidProgram) rather than read
+/// without.
 ///
 /// Errors: kUnreadable when the bytes are no such protobuf (with the place: field path and byte offset) or hold another
 /// kind of model; kInvalidProgram when the program in it breaks a rule (with function, operation and value).

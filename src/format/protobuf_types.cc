@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "format/protobuf_wire.h"
+
 namespace milwright {
 namespace {
 
@@ -16,13 +18,16 @@ using google::protobuf::RepeatedField;
 Status Invalid(std::string message) { return {ErrorCode::kInvalidProgram, std::move(message)}; }
 
 Result<int64_t> ReadDimension(const mil::Dimension& proto) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
   switch (proto.dimension_case()) {
     case mil::Dimension::kConstant:
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.constant()));
       if (proto.constant().size() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         return Invalid(fmt::format("a dimension of size {}", proto.constant().size()));
       }
       return static_cast<int64_t>(proto.constant().size());
     case mil::Dimension::kUnknown:
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.unknown()));
       if (proto.unknown().variadic()) return Invalid("a variadic dimension; only types of known rank are supported");
       return kUnknownDim;
     case mil::Dimension::DIMENSION_NOT_SET:
@@ -40,6 +45,7 @@ void WriteDimension(int64_t size, mil::Dimension* proto) {
 }
 
 Result<TensorType> ReadTensorType(const mil::TensorType& proto) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
   TensorType type;
   const int number = proto.datatype();
   if (!mil::DataType_IsValid(number) || number == mil::UNUSED_TYPE) {
@@ -130,7 +136,31 @@ Result<Tensor> FromInts(const TensorType& type, const RepeatedField<int32_t>& va
   return tensor;
 }
 
+Status CheckCarrierKnown(const mil::TensorValue& proto) {
+  switch (proto.value_case()) {
+    case mil::TensorValue::kFloats:
+      return CheckAllKnown(proto.floats());
+    case mil::TensorValue::kInts:
+      return CheckAllKnown(proto.ints());
+    case mil::TensorValue::kBools:
+      return CheckAllKnown(proto.bools());
+    case mil::TensorValue::kStrings:
+      return CheckAllKnown(proto.strings());
+    case mil::TensorValue::kLongInts:
+      return CheckAllKnown(proto.longints());
+    case mil::TensorValue::kDoubles:
+      return CheckAllKnown(proto.doubles());
+    case mil::TensorValue::kBytes:
+      return CheckAllKnown(proto.bytes());
+    case mil::TensorValue::VALUE_NOT_SET:
+      break;
+  }
+  return {};
+}
+
 Result<Tensor> ReadTensor(const mil::TensorValue& proto, const TensorType& type) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
+  MW_RETURN_IF_ERROR(CheckCarrierKnown(proto));
   const Result<int64_t> count = ElementCount(type.shape);
   if (!count.ok()) return Invalid(fmt::format("a value of type {}: {}", TypeToString(type), count.status().message()));
   const auto carrier = proto.value_case();
@@ -218,6 +248,7 @@ Result<std::vector<Literal>> ReadElements(const google::protobuf::RepeatedPtrFie
 }
 
 Result<Literal> ReadImmediate(const mil::Value::ImmediateValue& proto, Type type, const BlobLoader& load_blob) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
   using Kind = mil::Value::ImmediateValue;
   const auto mismatch = [&type] {
     return Invalid(fmt::format("the content is of another kind than its type {}", TypeToString(type)));
@@ -230,11 +261,13 @@ Result<Literal> ReadImmediate(const mil::Value::ImmediateValue& proto, Type type
       break;
     }
     case Kind::kTuple: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.tuple()));
       if (type.kind != Type::Kind::kTuple) return mismatch();
       MW_ASSIGN_OR_RETURN(literal.elements, ReadElements(proto.tuple().values(), load_blob));
       break;
     }
     case Kind::kList: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.list()));
       if (!type.IsList()) return mismatch();
       MW_ASSIGN_OR_RETURN(literal.elements, ReadElements(proto.list().values(), load_blob));
       if (type.length != kUnknownDim && static_cast<uint64_t>(type.length) != literal.elements.size()) {
@@ -244,8 +277,10 @@ Result<Literal> ReadImmediate(const mil::Value::ImmediateValue& proto, Type type
       break;
     }
     case Kind::kDictionary: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.dictionary()));
       if (type.kind != Type::Kind::kDictionary) return mismatch();
       for (const auto& entry : proto.dictionary().values()) {
+        MW_RETURN_IF_ERROR(CheckAllKnown(entry));
         MW_ASSIGN_OR_RETURN(Literal key, ReadLiteral(entry.key(), load_blob));
         MW_ASSIGN_OR_RETURN(Literal value, ReadLiteral(entry.value(), load_blob));
         literal.entries.emplace_back(std::move(key), std::move(value));
@@ -274,12 +309,14 @@ Result<Literal> ReadImmediate(const mil::Value::ImmediateValue& proto, Type type
 }  // namespace
 
 Result<Type> ReadType(const mil::ValueType& proto) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
   switch (proto.type_case()) {
     case mil::ValueType::kTensorType: {
       MW_ASSIGN_OR_RETURN(TensorType tensor, ReadTensorType(proto.tensortype()));
       return Type(std::move(tensor));
     }
     case mil::ValueType::kListType: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.listtype()));
       MW_ASSIGN_OR_RETURN(Type element, ReadType(proto.listtype().type()));
       int64_t length = kUnknownDim;
       if (proto.listtype().has_length()) {
@@ -288,6 +325,7 @@ Result<Type> ReadType(const mil::ValueType& proto) {
       return Type::List(std::move(element), length);
     }
     case mil::ValueType::kTupleType: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.tupletype()));
       std::vector<Type> elements;
       for (const mil::ValueType& type : proto.tupletype().types()) {
         MW_ASSIGN_OR_RETURN(Type element, ReadType(type));
@@ -296,12 +334,14 @@ Result<Type> ReadType(const mil::ValueType& proto) {
       return Type::Tuple(std::move(elements));
     }
     case mil::ValueType::kDictionaryType: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.dictionarytype()));
       MW_ASSIGN_OR_RETURN(Type key, ReadType(proto.dictionarytype().keytype()));
       MW_ASSIGN_OR_RETURN(Type value, ReadType(proto.dictionarytype().valuetype()));
       return Type::Dictionary(std::move(key), std::move(value));
     }
     case mil::ValueType::kStateType: {
       const mil::ValueType& wrapped = proto.statetype().wrappedtype();
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.statetype(), wrapped));
       if (!wrapped.has_tensortype()) return Invalid("a state that wraps no tensor type");
       MW_ASSIGN_OR_RETURN(TensorType tensor, ReadTensorType(wrapped.tensortype()));
       return Type::State(std::move(tensor));
@@ -336,11 +376,14 @@ void WriteType(const Type& type, mil::ValueType* proto) {
 }
 
 Result<Literal> ReadLiteral(const mil::Value& proto, const BlobLoader& load_blob) {
+  MW_RETURN_IF_ERROR(CheckAllKnown(proto));
+  if (!proto.docstring().empty()) return Invalid("a value with a doc string, which would be lost");
   MW_ASSIGN_OR_RETURN(Type type, ReadType(proto.type()));
   switch (proto.value_case()) {
     case mil::Value::kImmediateValue:
       return ReadImmediate(proto.immediatevalue(), std::move(type), load_blob);
     case mil::Value::kBlobFileValue: {
+      MW_RETURN_IF_ERROR(CheckAllKnown(proto.blobfilevalue()));
       if (!type.IsTensor()) return Invalid(fmt::format("a blob of type {}", TypeToString(type)));
       BlobReference blob{proto.blobfilevalue().filename(), proto.blobfilevalue().offset()};
       MW_ASSIGN_OR_RETURN(Tensor tensor, load_blob(blob, type.tensor));
@@ -397,6 +440,7 @@ Status WriteLiteral(const Literal& literal, const BlobChoice& choose, mil::Value
 Result<AttributeMap> ReadAttributes(const AttributeEntries& entries, const BlobLoader& load_blob) {
   AttributeMap attributes;
   for (const mil::AttributesEntry& entry : entries) {
+    MW_RETURN_IF_ERROR(CheckAllKnown(entry));
     Result<Literal> literal = ReadLiteral(entry.value(), load_blob);
     if (!literal.ok()) return literal.status().WithContext(fmt::format("attribute '{}'", entry.key()));
     if (!attributes.emplace(entry.key(), *std::move(literal)).second) {

@@ -213,6 +213,14 @@ void SetUnknownFields(const std::string& bytes, Message* message) {
   if (!bytes.empty()) message->GetReflection()->MutableUnknownFields(message)->ParseFromString(bytes);
 }
 
+Status CheckAllKnown(const Message& message) {
+  const auto& fields = message.GetReflection()->GetUnknownFields(message);
+  if (fields.empty()) return {};
+  return {ErrorCode::kInvalidProgram,
+          fmt::format("the field {} of {} is not known, and what it says would be lost: a newer tool wrote this file",
+                      fields.field(0).number(), message.GetDescriptor()->name())};
+}
+
 void KeepUnknownFieldsOnly(Message* message) {
   const google::protobuf::Reflection* reflection = message->GetReflection();
   std::vector<const FieldDescriptor*> fields;

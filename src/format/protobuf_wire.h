@@ -35,6 +35,15 @@ void SetUnknownFields(const std::string& bytes, google::protobuf::Message* messa
 /// left, serialised, can be merged into a message that was built anew from the known fields.
 void KeepUnknownFieldsOnly(google::protobuf::Message* message);
 
+/// kInvalidProgram when `message` itself has an unknown field, for messages that the IR has no place for: what it says
+/// would be lost.
+Status CheckAllKnown(const google::protobuf::Message& message);
+template <typename... Messages>
+Status CheckAllKnown(const google::protobuf::Message& first, const Messages&... others) {
+  Status status = CheckAllKnown(first);
+  return status.ok() ? CheckAllKnown(others...) : status;
+}
+
 /// Serialises `message`; kInvalidProgram when it is beyond the 2 GiB that protobuf can hold.
 Result<std::string> SerializeMessage(const google::protobuf::Message& message);
 

@@ -75,6 +75,8 @@ class WeightWriter {
   /// `Add` recognises. kInternal when `fill` hands over another number of bytes.
   using Emit = std::function<Status(std::span<const std::byte>)>;
   Result<Tensor> AddStreamed(const TensorType& type, const std::function<Status(const Emit&)>& fill);
+  /// See OutputFile::WriteBehind.
+  void WriteBehind() { file_.WriteBehind(); }
   /// Writes the number of blobs into the header and closes the file.
   Status Finish(bool durable);
 

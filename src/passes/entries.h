@@ -40,6 +40,9 @@ Status SliceUpdateToMask(ModelSpec& model, const PassArguments& arguments, PassR
 // ring_buffer.cc
 Status ShiftToRingBuffer(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 
+// set_context_length.cc
+Status SetContextLength(ModelSpec& model, const PassArguments& arguments, PassReport& report);
+
 // split_chunks.cc
 Status KeepChunk(ModelSpec& model, const PassArguments& arguments, PassReport& report);
 

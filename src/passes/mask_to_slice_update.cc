@@ -217,7 +217,10 @@ class MaskRewriter {
       }
     }
     for (auto& [blend, position] : found) {
-      MW_RETURN_IF_ERROR(Rewrite(blend, position));
+      // The values that it is made of may have been replaced with the blends before it.
+      const auto now = matcher.Match(*blend.op);
+      if (!now.has_value()) return Refuse(fmt::format("{} {}", OperationPath(*blend.op), matcher.why()));
+      MW_RETURN_IF_ERROR(Rewrite(*now, position));
     }
     DropMasks();
     return found.size();

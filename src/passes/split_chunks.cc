@@ -350,13 +350,13 @@ Result<ChunkedModel> SplitChunks(const ModelSpec& model, const ChunkOptions& opt
   return result;
 }
 
-Status WriteChunks(const ChunkedModel& model, const std::string& folder) {
+Status WriteChunks(const ChunkedModel& model, const std::string& folder, const WriteOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return {ErrorCode::kIo, fmt::format("{}: cannot make the folder: {}", folder, error.message())};
   for (size_t i = 0; i < model.chunks.size(); ++i) {
-    MW_RETURN_IF_ERROR(
-        WriteModel(model.chunks[i], fmt::format("{}/chunk_{}of{}.mlpackage", folder, i + 1, model.chunks.size())));
+    MW_RETURN_IF_ERROR(WriteModel(
+        model.chunks[i], fmt::format("{}/chunk_{}of{}.mlpackage", folder, i + 1, model.chunks.size()), options));
   }
   if (!model.embedding.has_value()) return Status::Ok();
   const auto bytes = model.embedding->bytes();

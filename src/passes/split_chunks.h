@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "format/package.h"
 #include "mil/model.h"
 #include "passes/pass.h"
 
@@ -37,7 +38,7 @@ Result<ChunkedModel> SplitChunks(const ModelSpec& model, const ChunkOptions& opt
 
 /// Writes chunk_1of3.mlpackage, chunk_2of3.mlpackage, ... and, if there is one, embed_weight.bin (the table in fp16,
 /// row by row) into `folder`.
-Status WriteChunks(const ChunkedModel& model, const std::string& folder);
+Status WriteChunks(const ChunkedModel& model, const std::string& folder, const WriteOptions& options = {});
 
 }  // namespace milwright
 

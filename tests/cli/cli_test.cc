@@ -1,8 +1,10 @@
 // The command line as a person meets it: help texts, exit codes, messages.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "support/files.h"
 #include "support/test_util.h"
@@ -94,6 +96,42 @@ TEST(Cli, RewriteDiffEqual) {
   EXPECT_EQ(Milwright("rewrite " + in + " -o " + refused + " --pass extract-function=function:no").code, 1);
   EXPECT_EQ(Milwright("rewrite " + in + " -o " + refused + " --pass no-such-pass").code, 2);
   EXPECT_FALSE(std::filesystem::exists(refused));
+}
+
+// Every way to say where to cut, on a package built from a checkpoint of four layers.
+TEST(Cli, SplitChunksOfABuiltPackage) {
+  const std::filesystem::path checkpoint = testing::SharedDir() / "checkpoints/qwen3-tiny";
+  if (!std::filesystem::exists(checkpoint)) GTEST_SKIP() << checkpoint << " is not there";
+  const testing::TemporaryFolder folder;
+  const Output built = Milwright("build " + checkpoint.string() + " -o " + folder.Path("built") +
+                                 " --context-length 32 --no-hash --functions decode,prefill:4");
+  ASSERT_EQ(built.code, 0) << built.text;
+  const std::string package = folder.Path("built") + std::string("/model.mlpackage");
+  struct Case {
+    std::string options;
+    std::vector<std::string> files;
+  };
+  const std::vector<Case> cases = {
+      {"count:2", {"chunk_1of2.mlpackage", "chunk_2of2.mlpackage"}},
+      {"layers:1+3", {"chunk_1of2.mlpackage", "chunk_2of2.mlpackage"}},
+      {"bytes:450000", {"chunk_1of2.mlpackage", "chunk_2of2.mlpackage"}},
+      {"count:2;embedding:true", {"chunk_1of2.mlpackage", "chunk_2of2.mlpackage", "embed_weight.bin"}}};
+  for (const Case& c : cases) {
+    const std::string out = folder.Path("chunks");
+    const Output split = Milwright("rewrite " + package + " -o " + out + " --pass 'split-chunks=" + c.options + "'");
+    EXPECT_EQ(split.code, 0) << c.options << ": " << split.text;
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(out)) files.push_back(entry.path().filename());
+    std::ranges::sort(files);
+    EXPECT_EQ(files, c.files) << c.options;
+    for (const std::string& file : files) {
+      if (!file.ends_with(".mlpackage")) continue;
+      EXPECT_EQ(Milwright("info " + out + "/" + file).code, 0);
+    }
+    std::filesystem::remove_all(out);
+  }
+  EXPECT_EQ(Milwright("rewrite " + package + " -o " + folder.Path("chunks") + " --pass split-chunks=layers:1+1").code,
+            1);
 }
 
 TEST(Cli, UnknownWordsGetASuggestion) {

@@ -230,6 +230,68 @@ TEST(WriteModel, LargeWeightsGoToTheWeightFile) {
   EXPECT_NE(*PackageIdentity(*back), *PackageIdentity(ModelWithConstants(9)));
 }
 
+// What was written in the model file stays there when a package is rewritten, and the bytes with it.
+TEST(WriteModel, ImmediateValuesStayImmediate) {
+  ModelSpec model;
+  Function* function = model.program.AddFunction("main", Opset::kIOS18);
+  Value* x = function->AddInput("x", TensorType{DataType::kFp16, {1, 16}});
+  Builder builder(function->body());
+  const auto weight = [](float first) {
+    std::vector<float> values(16 * 16, first);
+    return Literal(*Tensor::FromFloats({DataType::kFp16, {16, 16}}, values));
+  };
+  Value* y = builder.Op("linear", {{"x", x}, {"weight", weight(1)}}, "y");
+  function->body().SetOutputs({builder.Op("linear", {{"x", y}, {"weight", weight(2)}}, "z")});
+  model.description.functions.push_back(DescribeFunction(*function));
+  const TemporaryFolder folder;
+  const std::string first = folder.Path("First.mlpackage");
+  WriteOptions options;
+  options.blob_threshold = 1 << 20;
+  ASSERT_OK(WriteModel(model, first, options));
+  EXPECT_FALSE(std::filesystem::exists(first + std::string(kWeightFile)));
+
+  const auto read = OpenModel(first);
+  ASSERT_OK(read);
+  ModelSpec changed = read->Clone();
+  changed.program.functions()[0]->body().outputs()[0]->name = "renamed";
+  changed.description.functions[0].outputs[0].name = "renamed";
+  WriteOptions keep;
+  keep.immediates_of = &*read;
+  const std::string second = folder.Path("Second.mlpackage");
+  ASSERT_OK(WriteModel(changed, second, keep));
+  EXPECT_FALSE(std::filesystem::exists(second + std::string(kWeightFile)));
+  // Undone, it is the first file again, byte for byte.
+  const std::string third = folder.Path("Third.mlpackage");
+  ASSERT_OK(WriteModel(*read, third, keep));
+  EXPECT_EQ(FilesOf(third), FilesOf(first));
+  // Without the model that was read, large constants go to the weight file.
+  const std::string fourth = folder.Path("Fourth.mlpackage");
+  ASSERT_OK(WriteModel(changed, fourth));
+  EXPECT_TRUE(std::filesystem::exists(fourth + std::string(kWeightFile)));
+}
+
+// Once written here, a package is written again byte for byte, whatever tool made it first.
+TEST(WriteModel, ReadingAndWritingIsStable) {
+  const TemporaryFolder folder;
+  for (const auto& package : AllPackages()) {
+    const auto original = OpenModel(package);
+    ASSERT_OK(original);
+    WriteOptions keep;
+    keep.immediates_of = &*original;
+    keep.durable = false;
+    const std::string once = folder.Path("Once.mlpackage");
+    ASSERT_OK(WriteModel(*original, once, keep));
+    const auto read = OpenModel(once);
+    ASSERT_OK(read);
+    std::string why;
+    EXPECT_TRUE(ModelsEqual(*original, *read, &why)) << package << ": " << why;
+    keep.immediates_of = &*read;
+    const std::string twice = folder.Path("Twice.mlpackage");
+    ASSERT_OK(WriteModel(*read, twice, keep));
+    EXPECT_EQ(FilesOf(once), FilesOf(twice)) << package;
+  }
+}
+
 TEST(WriteModel, ReplacesAPackageInPlaceWhileItIsMapped) {
   const TemporaryFolder folder;
   const std::string path = folder.Path("m.mlpackage");

@@ -334,6 +334,20 @@ TEST(ProtobufUnknownFields, SurviveReadingAndWriting) {
   EXPECT_TRUE(ModelsEqual(*model, *Read(written)));
 }
 
+TEST(ProtobufUnknownFields, ThatWouldBeLostAreRefused) {
+  for (const std::string kind : {"ValueType", "TensorType", "Dimension", "ConstantDimension", "Value", "ImmediateValue",
+                                 "TensorValue", "RepeatedStrings", "NamedValueType", "AttributesEntry", "InputsEntry",
+                                 "Argument", "Binding", "BlockEntry", "FunctionsEntry"}) {
+    pb::Model proto = ModelFromText(ModelText(ReluText("y", "x")));
+    int added = 0;
+    AddUnknownFields(&proto, {kind}, &added);
+    ASSERT_GT(added, 0) << kind;
+    const auto model = Read(proto);
+    EXPECT_EQ(model.status().code(), ErrorCode::kInvalidProgram) << kind;
+    EXPECT_THAT(model.status().message(), ::testing::HasSubstr("the field 7777 of " + kind + " is not known"));
+  }
+}
+
 TEST(ProtobufWriter, NamesMustBeIdentifiers) {
   for (const std::string name : {"", "1a", "a-b", "a b", "\xC3\xA9"}) {
     auto model = Read(ModelText(ReluText("y", "x")));

@@ -412,6 +412,23 @@ bool Drop(Operation& op) {
   return true;
 }
 
+// Whether every loop still counts up to a constant, as the generator's do: what runs for ever is no smaller program.
+bool LoopsEnd(const Function& function) {
+  bool end = true;
+  ForEachOperation(function.body(), [&end](const Operation& op) {
+    if (op.type() != "while_loop") return;
+    const Block& condition = *op.blocks()[0];
+    const Block& body = *op.blocks()[1];
+    const Operation* less = condition.outputs()[0]->producer();
+    const Operation* add = body.outputs()[0]->producer();
+    end = end && less != nullptr && less->type() == "less" && less->InputConstant("y") != nullptr &&
+          less->InputValue("x") == condition.inputs()[0].get() && add != nullptr && add->type() == "add" &&
+          add->InputConstant("y") != nullptr && add->InputConstant("y")->tensor.GetInt(0) > 0 &&
+          add->InputValue("x") == body.inputs()[0].get();
+  });
+  return end;
+}
+
 bool DropOutput(ModelSpec& spec, size_t index) {
   Function& function = *spec.program.functions().front();
   std::vector<Value*> outputs = function.body().outputs();
@@ -430,7 +447,7 @@ ModelSpec Reduce(const ModelSpec& spec, const std::function<bool(const ModelSpec
   const auto accept = [&](ModelSpec candidate) {
     Function& function = *candidate.program.functions().front();
     candidate.description.functions = {DescribeFunction(function)};
-    if (!Verify(candidate.program).ok() || !fails(candidate)) return false;
+    if (!Verify(candidate.program).ok() || !LoopsEnd(function) || !fails(candidate)) return false;
     best = std::move(candidate);
     return true;
   };

@@ -16,7 +16,7 @@ namespace milwright::testing {
 ModelSpec RandomProgram(uint64_t seed);
 
 /// The smallest program found by dropping operations and outputs of `spec` for which `fails` still holds. Only programs
-/// that verify are tried.
+/// that verify, and whose loops end, are tried.
 ModelSpec Reduce(const ModelSpec& spec, const std::function<bool(const ModelSpec&)>& fails);
 
 }  // namespace milwright::testing
