@@ -1,6 +1,7 @@
 #include "milwright/tensor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -170,6 +171,9 @@ std::span<std::byte> Tensor::mutable_bytes() {
     borrowed_owner_ = nullptr;
   } else if (owned_.use_count() > 1) {
     owned_ = std::make_shared<std::vector<std::byte>>(*owned_);
+  } else {
+    // The count is read relaxed: what another thread read through a copy that is gone now must come before the write.
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
   return *owned_;
 }
