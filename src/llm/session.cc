@@ -132,6 +132,10 @@ Result<Session::Verified> Session::VerifyDraft(std::span<const int64_t> draft, i
 }
 
 Status Session::Remember() {
+  const bool goes_back_anyway = std::ranges::all_of(pipeline_->cache_rewinds(), [](const CacheRewind& rewind) {
+    return rewind.kind == CacheRewind::Kind::kAnywhere;
+  });
+  if (goes_back_anyway) return Status::Ok();
   MW_ASSIGN_OR_RETURN(Saved saved, Save());
   std::erase_if(snapshots_, [&saved](const Saved& other) { return other.tokens == saved.tokens; });
   snapshots_.push_back(std::move(saved));
