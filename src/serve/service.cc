@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "llm/detect.h"
 #include "serve/shared_engine.h"
 #include "tokenizer/sampler.h"
 #include "tokenizer/stop_strings.h"
@@ -41,7 +42,7 @@ Result<std::unique_ptr<Service>> Service::Open(const std::string& folder, const 
     return Status(ErrorCode::kUsage, fmt::format("{} answers at a time need as many sessions, of which there are {}",
                                                  options.parallel, options.sessions));
   }
-  MW_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(folder));
+  MW_ASSIGN_OR_RETURN(Manifest manifest, OpenManifest(folder));
   MW_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Load(folder));
   std::string model = std::filesystem::weakly_canonical(folder).filename();
   std::unique_ptr<Service> service(new Service(std::move(manifest), std::move(tokenizer), std::move(model), options));
