@@ -152,28 +152,74 @@ class Jacobean : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-/// An engine that counts its predictions.
-class CountingEngine : public PackageEngine {
+/// Predictions so far, and which of them fails (0: none).
+struct Predictions {
+  int count = 0;
+  int failing = 0;
+};
+
+/// An engine that counts its predictions, and fails when told to.
+class WatchedEngine : public PackageEngine {
  public:
-  CountingEngine(std::unique_ptr<PackageEngine> engine, int& count) : engine_(std::move(engine)), count_(count) {}
+  WatchedEngine(std::unique_ptr<PackageEngine> engine, Predictions& predictions)
+      : engine_(std::move(engine)), predictions_(predictions) {}
   Result<State> MakeState() override { return engine_->MakeState(); }
   [[nodiscard]] const ModelSpec& spec() const override { return engine_->spec(); }
   Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) override {
-    ++count_;
+    if (++predictions_.count == predictions_.failing) return Status(ErrorCode::kRuntime, "told to fail");
     return engine_->Predict(function, inputs, state);
   }
 
  private:
   std::unique_ptr<PackageEngine> engine_;
-  int& count_;
+  Predictions& predictions_;
 };
 
-EngineLoader CountPredictions(int& count) {
-  return [&count](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
+EngineLoader Watch(Predictions& predictions) {
+  return [&predictions](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
     auto engine = ReferenceEngine()(path);
     if (!engine.ok()) return engine.status();
-    return std::unique_ptr<PackageEngine>(std::make_unique<CountingEngine>(*std::move(engine), count));
+    return std::unique_ptr<PackageEngine>(std::make_unique<WatchedEngine>(*std::move(engine), predictions));
   };
+}
+
+// A prediction that fails, whichever it is, leaves a session that holds what its tokens say.
+TEST_P(SessionTest, AFailedPredictionLeavesTheSessionConsistent) {
+  const std::string checkpoint = FindCheckpoint(GetParam());
+  if (checkpoint.empty()) GTEST_SKIP() << GetParam() << " is not there";
+  const TemporaryFolder folder;
+  BuildOptions options = Options(checkpoint, folder.path(), true);
+  options.chunks.count = 2;
+  const auto built = BuildCheckpoint(options);
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const std::vector<int64_t> prompt = {5, 9, 2, 7, 33, 5, 9, 11, 3, 20, 6};
+  const auto fresh = OpenSession(folder.path());
+  const auto wanted = fresh->SetPrompt(prompt);
+  ASSERT_OK(wanted);
+  for (int failing = 1; failing < 40; failing += 3) {
+    SCOPED_TRACE(failing);
+    Predictions predictions;
+    const auto session = OpenSession(folder.path(), Watch(predictions));
+    ASSERT_OK(session->SetPrompt(std::span(prompt).first(3)));
+    predictions = {0, failing};
+    const auto failed = session->SetPrompt(prompt);
+    if (predictions.count < failing) {
+      EXPECT_OK(failed);
+      break;
+    }
+    EXPECT_FALSE(failed.ok());
+    const std::vector<int64_t>& held = session->tokens();
+    EXPECT_EQ(session->pipeline().position(), static_cast<int64_t>(held.size()));
+    EXPECT_TRUE(std::equal(held.begin(), held.end(), prompt.begin()));
+    // As in ResumedEqualsFresh: calls of other lengths, on fp16 states.
+    const auto resumed = session->SetPrompt(prompt);
+    ASSERT_OK(resumed);
+    const std::vector<float> x = LastRow(*resumed);
+    const std::vector<float> y = LastRow(*wanted);
+    double error = 0;
+    for (size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(static_cast<double>(x[i]) - y[i]));
+    EXPECT_LE(error, 2.4e-2);
+  }
 }
 
 /// The first `count` greedy ids behind `prompt`.
@@ -193,17 +239,17 @@ TEST_F(Jacobean, DraftsAreAcceptedAsGreedyWouldChoose) {
   Build();
   const auto prompt = ReadJson(Example() + "/golden.json").at("greedy").at(0).at("ids").get<std::vector<int64_t>>();
   const std::vector<int64_t> greedy = Greedy(folder_.path(), prompt, 12);
-  int predictions = 0;
-  const auto session = OpenSession(folder_.path(), CountPredictions(predictions));
+  Predictions predictions;
+  const auto session = OpenSession(folder_.path(), Watch(predictions));
   const auto first = session->SetPrompt(prompt);
   ASSERT_OK(first);
   // Eight tokens are one call of the prefill function; the fifth is wrong.
   std::vector<int64_t> draft(greedy.begin(), greedy.begin() + 8);
   draft[4] = (draft[4] + 1) % 1024;
-  predictions = 0;
+  predictions.count = 0;
   const auto verified = session->VerifyDraft(draft, ArgMax(LastRow(*first)));
   ASSERT_OK(verified);
-  EXPECT_EQ(predictions, 1);
+  EXPECT_EQ(predictions.count, 1);
   EXPECT_EQ(verified->accepted, 4);
   EXPECT_EQ(verified->next, greedy[4]);
   EXPECT_EQ(session->tokens().size(), prompt.size() + 4);
@@ -211,7 +257,7 @@ TEST_F(Jacobean, DraftsAreAcceptedAsGreedyWouldChoose) {
   const auto all = session->VerifyDraft(std::span(greedy).subspan(4, 8), verified->next);
   ASSERT_OK(all);
   EXPECT_EQ(all->accepted, 8);
-  EXPECT_EQ(predictions, 2);
+  EXPECT_EQ(predictions.count, 2);
 }
 
 TEST(PromptLookup, TakesTheLastPlaceWhereTheTextStood) {

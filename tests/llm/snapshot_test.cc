@@ -136,7 +136,7 @@ TEST_F(SnapshotTest, AKilledWriteLeavesTheOldOrTheNewOne) {
     ASSERT_NE(end, End::kFailed);
     ASSERT_OK(LoadSnapshot(*reader, path));
     const bool is_old = reader->tokens() == old_tokens;
-    if (!is_old) ASSERT_EQ(reader->tokens(), new_tokens);
+    ASSERT_EQ(reader->tokens(), is_old ? old_tokens : new_tokens);
     ++(is_old ? old_ones : new_ones);
     if (end == End::kFinished) {
       EXPECT_FALSE(is_old);
