@@ -74,6 +74,7 @@ class Session {
  private:
   Result<StepResult> Run(std::span<const int64_t> tokens, const Progress& progress, int64_t done, int64_t total);
   Status Resume(std::span<const int64_t> prompt, PromptReport& report);
+  [[nodiscard]] bool GoesBackAnywhere() const;
 
   std::unique_ptr<Pipeline> pipeline_;
   std::vector<int64_t> tokens_;
