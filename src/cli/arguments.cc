@@ -409,6 +409,7 @@ class CommandLine {
     verb->add_option("--request-bytes", serve_.request_bytes, "Longest body of a request; longer ones get 413")
         ->capture_default_str()
         ->check(CLI::Range(1024, 1 << 30));
+    AddEngine(verb, serve_.engine);
   }
 
   // One line that says what is wrong, with the nearest word that would have been right.

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "serve/http_server.h"
 #include "serve/service.h"
 
@@ -50,7 +51,7 @@ Status Run(const ServeArguments& arguments) {
   http.port = arguments.port;
   http.request_bytes = arguments.request_bytes;
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
-                      Service::Open(arguments.path, ReferenceEngine(), options));
+                      Service::Open(arguments.path, ReadEngineLoader(arguments.engine), options));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::Start(*service, http));
   std::cout << fmt::format("serving {} on http://{}:{}", service->model_name(), http.host, server->port()) << std::endl;
   signals.Wait();

@@ -237,6 +237,7 @@ struct ServeArguments {
   size_t queue = 64;
   int64_t max_tokens_limit = 4096;
   size_t request_bytes = 1 << 20;
+  EngineArguments engine;
 };
 int Serve(const ServeArguments& arguments);
 
