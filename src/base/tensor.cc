@@ -1,6 +1,7 @@
 #include "milwright/tensor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -197,6 +198,9 @@ std::span<std::byte> Tensor::mutable_bytes() {
     borrowed_owner_ = nullptr;
   } else if (owned_.use_count() > 1) {
     owned_ = CopyOf({owned_.get(), owned_bytes_});
+  } else {
+    // The count is read relaxed: what another thread read through a copy that is gone now must come before the write.
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
   return {owned_.get(), owned_bytes_};
 }

@@ -43,6 +43,7 @@ class CommandLine {
     AddEvidence();
     AddTargets();
     AddPlan();
+    AddServe();
   }
 
   int Main(int argc, const char* const* argv) {
@@ -385,6 +386,32 @@ class CommandLine {
     AddJson(verb, plan_.json);
   }
 
+  void AddServe() {
+    CLI::App* verb = Add("serve", "Serve a built folder over HTTP with OpenAI's completion API (docs/serve.md)",
+                         "milwright serve qwen3 --port 8080", serve_, Serve);
+    verb->add_option("DIR", serve_.path, "A folder that `milwright build` wrote")->required();
+    verb->add_option("--host", serve_.host, "Address to listen on; there is no authentication")->capture_default_str();
+    verb->add_option("--port", serve_.port, "0: any free port, which is printed")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 65535));
+    verb->add_option("--sessions", serve_.sessions, "Conversations whose caches are kept; the oldest makes room")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 4096));
+    verb->add_option("--parallel", serve_.parallel, "Answers in the making at a time, taking turns call by call")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 64));
+    verb->add_option("--queue", serve_.queue, "Requests that may wait; more are refused with 429")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 4096));
+    verb->add_option("--max-tokens-limit", serve_.max_tokens_limit, "Most tokens of an answer, whatever a request asks")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--request-bytes", serve_.request_bytes, "Longest body of a request; longer ones get 413")
+        ->capture_default_str()
+        ->check(CLI::Range(1024, 1 << 30));
+    AddEngine(verb, serve_.engine);
+  }
+
   // One line that says what is wrong, with the nearest word that would have been right.
   int Explain(const CLI::ParseError& error, int argc, const char* const* argv) {
     std::string message = error.what();
@@ -435,6 +462,7 @@ class CommandLine {
   EvidenceArguments evidence_;
   TargetsArguments targets_;
   PlanArguments plan_;
+  ServeArguments serve_;
 };
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/file_io.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/terminal.h"
@@ -20,11 +22,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr uint64_t kMaxMessagesBytes = 16 << 20;
+
 // Set by Ctrl-C: the run in progress ends cleanly and the session stays as it is. A signal handler can reach nothing
 // else.
 volatile std::sig_atomic_t interrupted = 0;
 
 void Interrupt(int) { interrupted = 1; }
+
+// Without SA_RESTART: a read from the terminal returns as well.
+void CatchInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = Interrupt;
+  sigaction(SIGINT, &action, nullptr);
+}
 
 class Printer {
  public:
@@ -47,7 +58,7 @@ class Printer {
       const int64_t filled = done * kWidth / total;
       std::cerr << fmt::format("\rprefill [{}{}] {}/{}", std::string(static_cast<size_t>(filled), '#'),
                                std::string(static_cast<size_t>(kWidth - filled), ' '), done, total);
-      if (done >= total) std::cerr << "\r\x1b[K";
+      if (done >= total || interrupted != 0) std::cerr << "\r\x1b[K";
       std::cerr << std::flush;
     }
     return interrupted == 0;
@@ -113,17 +124,28 @@ class Chat {
   }
 
   Status Run() {
+    const bool terminal = isatty(STDIN_FILENO) != 0;
     std::string line;
-    while (std::cerr << (isatty(STDIN_FILENO) != 0 ? "> " : "") << std::flush, std::getline(std::cin, line)) {
-      if (line.empty()) continue;
-      if (line == "/quit") break;
-      if (line.front() == '/') {
-        if (const Status status = Command(line); !status.ok()) std::cerr << "milwright: " << status.message() << "\n";
+    for (;;) {
+      if (terminal) std::cerr << "> " << std::flush;
+      interrupted = 0;
+      if (!std::getline(std::cin, line)) {
+        if (terminal) std::cerr << "\n";
+        if (interrupted == 0) return Status::Ok();
+        // Ctrl-C at the prompt: nothing runs that could stop.
+        std::clearerr(stdin);
+        std::cin.clear();
+        std::cerr << "(/quit or Ctrl-D to leave)\n";
         continue;
       }
-      MW_RETURN_IF_ERROR(Turn(line));
+      if (line.empty()) continue;
+      if (line == "/quit") return Status::Ok();
+      if (line.front() != '/') {
+        MW_RETURN_IF_ERROR(Turn(line));
+      } else if (const Status status = Command(line); !status.ok()) {
+        std::cerr << "milwright: " << status.message() << "\n";
+      }
     }
-    return Status::Ok();
   }
 
  private:
@@ -140,8 +162,8 @@ class Chat {
       Clear();
       return session_.Reset();
     }
-    if (name == "/save") return SaveSnapshot(session_, argument);
-    if (name == "/load") return LoadSnapshot(session_, argument);
+    if (name == "/save" && !argument.empty()) return Save(argument);
+    if (name == "/load" && !argument.empty()) return Load(argument);
     if (name == "/stats") {
       std::cerr << fmt::format("{} of {} tokens held; last turn: {} of {} prompt tokens reused\n",
                                session_.tokens().size(), session_.pipeline().manifest().context_length,
@@ -149,6 +171,23 @@ class Chat {
       return Status::Ok();
     }
     return {ErrorCode::kUsage, "commands: /reset, /save FILE, /load FILE, /stats, /quit"};
+  }
+
+  // The caches, and beside them the messages that they come from.
+  static std::string MessagesPath(const std::string& path) { return path + ".messages.json"; }
+
+  Status Save(const std::string& path) const {
+    MW_RETURN_IF_ERROR(SaveSnapshot(session_, path));
+    return WriteFileAtomically(MessagesPath(path), messages_.dump(2, ' ', false, Json::error_handler_t::replace));
+  }
+
+  Status Load(const std::string& path) {
+    MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(MessagesPath(path), kMaxMessagesBytes));
+    Json messages = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!messages.is_array()) return {ErrorCode::kUnreadable, MessagesPath(path) + ": is not a list of messages"};
+    MW_RETURN_IF_ERROR(LoadSnapshot(session_, path));
+    messages_ = std::move(messages);
+    return Status::Ok();
   }
 
   Status Turn(const std::string& line) {
@@ -196,7 +235,7 @@ Status Run(const GenerateArguments& arguments) {
                       Pipeline::Open(arguments.path, ReadEngineLoader(arguments.engine)));
   MW_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(arguments.path));
   Session session(std::move(pipeline));
-  std::signal(SIGINT, Interrupt);
+  CatchInterrupts();
   if (arguments.chat) {
     MW_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::Load(arguments.path));
     return Chat(session, tokenizer, chat, arguments).Run();

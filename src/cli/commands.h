@@ -228,6 +228,19 @@ struct PlanArguments {
 };
 int Plan(const PlanArguments& arguments);
 
+struct ServeArguments {
+  std::string path;
+  std::string host = "127.0.0.1";
+  int port = 8080;  ///< 0: any
+  size_t sessions = 8;
+  size_t parallel = 2;
+  size_t queue = 64;
+  int64_t max_tokens_limit = 4096;
+  size_t request_bytes = 1 << 20;
+  EngineArguments engine;
+};
+int Serve(const ServeArguments& arguments);
+
 /// Parses and runs; the whole program but for main().
 int Main(int argc, const char* const* argv);
 

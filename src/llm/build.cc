@@ -190,7 +190,7 @@ class CheckpointBuild {
                           WriteTable("embedding", build_.contract.embedding_sidecar, model.embedding_scale));
       if (model.per_layer_size > 0) {
         MW_ASSIGN_OR_RETURN(manifest_.per_layer_embedding,
-                            WriteTable("per_layer_embedding", "embed_per_layer.bin",
+                            WriteTable("per_layer_embedding", std::string(kPerLayerSidecar),
                                        std::sqrt(static_cast<double>(model.per_layer_size))));
       }
     }

@@ -18,6 +18,8 @@ namespace milwright {
 
 inline constexpr int kManifestVersion = 1;
 inline constexpr std::string_view kManifestName = "milwright.json";
+/// The sidecar of per-layer embeddings (Gemma 4), whatever the contract.
+inline constexpr std::string_view kPerLayerSidecar = "embed_per_layer.bin";
 
 /// What the columns of a mask stand for.
 enum class MaskColumns : uint8_t {

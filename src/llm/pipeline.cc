@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/dispatch.h"
+#include "llm/detect.h"
 #include "llm/pipeline_inputs.h"
 
 namespace milwright {
@@ -104,7 +105,7 @@ EngineLoader FastEngine(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<Pipeline>> Pipeline::Open(const std::string& folder, const EngineLoader& loader) {
-  MW_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(folder));
+  MW_ASSIGN_OR_RETURN(Manifest manifest, OpenManifest(folder));
   std::unique_ptr<Pipeline> pipeline(new Pipeline(std::move(manifest), folder));
   std::map<std::string, std::shared_ptr<PackageEngine>> opened;
   for (const ManifestStage& entry : pipeline->manifest_.stages) {
@@ -115,6 +116,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::Open(const std::string& folder, cons
       if (engine == nullptr) {
         MW_ASSIGN_OR_RETURN(engine, loader(fmt::format("{}/{}", folder, function.package)));
       }
+      MW_RETURN_IF_ERROR(CheckPackage(function, engine->spec()).WithContext(folder));
       stage.engines[function.package] = engine;
       stage.has_state = stage.has_state || !function.states.empty();
     }

@@ -85,7 +85,8 @@ struct CacheRewind {
 /// packages.
 class Pipeline {
  public:
-  /// Reads the manifest of `folder` and opens its packages.
+  /// Reads the manifest of `folder`, or finds it from the packages (detect.h), and opens them. kUnreadable: a package
+  /// that is not the one the manifest speaks of.
   static Result<std::unique_ptr<Pipeline>> Open(const std::string& folder, const EngineLoader& loader);
 
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }

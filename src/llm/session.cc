@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "tokenizer/stop_strings.h"
 
@@ -39,14 +40,17 @@ Result<StepResult> Session::Run(std::span<const int64_t> tokens, const Progress&
       return Status(ErrorCode::kRuntime, "cancelled");
     }
     const auto part = tokens.subspan(i, std::min(step, tokens.size() - i));
-    // A call that fails half way may have updated some caches and not others.
-    MW_ASSIGN_OR_RETURN(const Pipeline::Snapshot before, pipeline_->Save());
-    auto result = pipeline_->Prefill(part);
-    if (!result.ok()) {
-      MW_RETURN_IF_ERROR(pipeline_->Restore(before));
-      return result.status();
+    // A call that fails half way may have updated some caches and not others. Where all go back anywhere, what was
+    // written beyond the position does no harm, and there is nothing to copy.
+    std::optional<Pipeline::Snapshot> before;
+    if (!GoesBackAnywhere()) {
+      MW_ASSIGN_OR_RETURN(before, pipeline_->Save());
     }
-    tokens_.insert(tokens_.end(), part.begin(), part.end());
+    auto result = pipeline_->Prefill(part);
+    if (!result.ok() && before.has_value()) MW_RETURN_IF_ERROR(pipeline_->Restore(*before));
+    const auto run = pipeline_->position() - static_cast<int64_t>(tokens_.size());
+    tokens_.insert(tokens_.end(), part.begin(), part.begin() + run);
+    if (!result.ok()) return result.status();
     last = *std::move(result);
   }
   if (progress) progress(total, total);
@@ -99,17 +103,23 @@ Result<StepResult> Session::Append(int64_t token) { return Run(std::span(&token,
 
 Result<Session::Verified> Session::VerifyDraft(std::span<const int64_t> draft, int64_t expected_first) {
   const std::vector<int64_t> before = tokens_;
-  MW_ASSIGN_OR_RETURN(const Saved saved, Save());
+  std::optional<Saved> saved;
+  if (!GoesBackAnywhere()) {
+    MW_ASSIGN_OR_RETURN(saved, Save());
+  }
+  const auto undo = [&] {
+    return saved.has_value() ? Restore(*saved) : pipeline_->Rewind(static_cast<int64_t>(before.size()));
+  };
   pipeline_->SetLogitRows(LogitRows::kAll);
   const auto outcome = pipeline_->Prefill(draft);
   if (!outcome.ok()) {
-    MW_RETURN_IF_ERROR(Restore(saved));
+    MW_RETURN_IF_ERROR(undo());
     return outcome.status();
   }
   const StepResult& result = *outcome;
   const auto rows = static_cast<size_t>(result.logit_rows);
   if (rows != draft.size()) {
-    MW_RETURN_IF_ERROR(Restore(saved));
+    MW_RETURN_IF_ERROR(undo());
     return Status(ErrorCode::kPrecondition, "verifying a draft needs logits for every token of a call");
   }
   const size_t width = result.logits.size() / rows;
@@ -126,12 +136,18 @@ Result<Session::Verified> Session::VerifyDraft(std::span<const int64_t> draft, i
     tokens_.insert(tokens_.end(), draft.begin(), draft.begin() + static_cast<std::ptrdiff_t>(verified.accepted));
     return verified;
   }
-  MW_RETURN_IF_ERROR(Restore(saved));
+  MW_RETURN_IF_ERROR(undo());
   MW_RETURN_IF_ERROR(Run(draft.first(static_cast<size_t>(verified.accepted)), {}, 0, 1));
   return verified;
 }
 
+bool Session::GoesBackAnywhere() const {
+  return std::ranges::all_of(pipeline_->cache_rewinds(),
+                             [](const CacheRewind& rewind) { return rewind.kind == CacheRewind::Kind::kAnywhere; });
+}
+
 Status Session::Remember() {
+  if (GoesBackAnywhere()) return Status::Ok();
   MW_ASSIGN_OR_RETURN(Saved saved, Save());
   std::erase_if(snapshots_, [&saved](const Saved& other) { return other.tokens == saved.tokens; });
   snapshots_.push_back(std::move(saved));

@@ -57,7 +57,8 @@ class Session {
   /// `expected_first`: what greedy decoding gives for the first place (from the result before).
   Result<Verified> VerifyDraft(std::span<const int64_t> draft, int64_t expected_first);
 
-  /// Keeps the caches as they are now, to come back to (the newest eight are kept). Cheap: unchanged parts are shared.
+  /// Keeps the caches as they are now, to come back to (the newest eight are kept; nothing where all caches can go back
+  /// to any position). Cheap: unchanged parts are shared.
   Status Remember();
   /// Forgets tokens, caches and snapshots.
   Status Reset();
@@ -73,6 +74,7 @@ class Session {
  private:
   Result<StepResult> Run(std::span<const int64_t> tokens, const Progress& progress, int64_t done, int64_t total);
   Status Resume(std::span<const int64_t> prompt, PromptReport& report);
+  [[nodiscard]] bool GoesBackAnywhere() const;
 
   std::unique_ptr<Pipeline> pipeline_;
   std::vector<int64_t> tokens_;

@@ -5,13 +5,10 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -20,12 +17,15 @@
 
 #include "format/package.h"
 #include "support/files.h"
+#include "support/kill_at.h"
 
 namespace milwright {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::End;
 using testing::FilesOf;
+using testing::RunAndKill;
 using testing::TemporaryFolder;
 using testing::TestPackage;
 
@@ -41,31 +41,6 @@ bool ForbidExchange() {
   };
   const sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-enum class End { kFinished, kFailed, kKilled, kNoTracing };
-
-// Runs `work` in a child and kills it at its `stop`-th system call boundary. Each call has two, entry and exit, of
-// which an entry leaves the same files as the exit before it.
-End RunAndKill(const std::function<bool()>& work, int stop) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(3);
-    ::raise(SIGSTOP);
-    ::_exit(work() ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (WIFEXITED(status)) return End::kNoTracing;
-  ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD);
-  for (int calls = 0; calls < stop; ++calls) {
-    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-    ::waitpid(child, &status, 0);
-    if (WIFEXITED(status)) return WEXITSTATUS(status) == 0 ? End::kFinished : End::kFailed;
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, &status, 0);
-  return End::kKilled;
 }
 
 class InterruptedWrite : public ::testing::TestWithParam<std::tuple<bool, bool>> {};

@@ -1,28 +1,17 @@
-// Generating, resuming and snapshots, against golden ids and against fresh sessions.
+// Resuming, drafts and cancelling, against fresh sessions.
 #include "llm/session.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 
-#include "format/safetensors.h"
-#include "golden.h"
-#include "llm/snapshot.h"
+#include "llm/families.h"
+#include "sessions.h"
 #include "support/test_util.h"
 
 namespace milwright::testing {
 namespace {
-
-using nlohmann::json;
-
-json ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file, nullptr, false);
-}
 
 BuildOptions Options(const std::string& checkpoint, const std::string& output, bool states) {
   BuildOptions options;
@@ -37,103 +26,76 @@ BuildOptions Options(const std::string& checkpoint, const std::string& output, b
   return options;
 }
 
-std::unique_ptr<Session> OpenSession(const std::string& folder) {
-  auto pipeline = Pipeline::Open(folder, ReferenceEngine());
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status().message();
-  return pipeline.ok() ? std::make_unique<Session>(*std::move(pipeline)) : nullptr;
-}
-
-std::vector<float> LastRow(const StepResult& step) {
-  const size_t width = step.logits.size() / static_cast<size_t>(step.logit_rows);
-  return {step.logits.end() - static_cast<std::ptrdiff_t>(width), step.logits.end()};
-}
-
-int64_t ArgMax(const std::vector<float>& row) { return std::max_element(row.begin(), row.end()) - row.begin(); }
-
-// Greedy ids while each step's golden margin is at least `margin`; returns how many were compared, or -1 at a
-// difference.
-int64_t CompareGreedy(Session& session, const std::vector<int64_t>& prompt, const std::vector<int64_t>& wanted,
-                      const std::vector<double>& margins, double margin) {
-  auto step = session.SetPrompt(prompt);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!step.ok()) return -1;
-    if (margins[i] < margin) return static_cast<int64_t>(i);
-    if (ArgMax(LastRow(*step)) != wanted[i]) return -1;
-    step = session.Append(wanted[i]);
-  }
-  return static_cast<int64_t>(wanted.size());
-}
-
 class SessionTest : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(SessionTest, GreedyIdsEqualTheGolden) {
-  const std::string checkpoint = FindCheckpoint(GetParam());
-  if (checkpoint.empty()) GTEST_SKIP() << GetParam() << " is not there";
-  const auto file = Safetensors::Open(checkpoint + "/golden.safetensors");
-  if (!file.ok() || !file->Contains("gen_ids")) GTEST_SKIP() << "no generated ids";
-  const std::vector<int64_t> prompt = file->Load("input_ids")->ToInts();
-  const std::vector<int64_t> wanted = file->Load("gen_ids")->ToInts();
-  const Tensor logits = *file->Load("gen_logits");
-  std::vector<double> margins;
-  for (int64_t row = 0; row < logits.shape()[0]; ++row) {
-    std::vector<float> values = logits.ToFloats();
-    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * logits.shape()[1]);
-    std::partial_sort(begin, begin + 2, begin + static_cast<std::ptrdiff_t>(logits.shape()[1]), std::greater<>());
-    margins.push_back(static_cast<double>(*begin) - *(begin + 1));
-  }
-  for (const bool states : {false, true}) {
-    const TemporaryFolder folder;
-    const auto built = BuildCheckpoint(Options(checkpoint, folder.path(), states));
-    ASSERT_TRUE(built.ok()) << built.status().message();
-    const auto session = OpenSession(folder.path());
-    // Caches in fp16 move logits by up to 2e-2 (checkpoints/README.md: 5.5e-3 to 1.2e-2 in K and V alone).
-    const int64_t compared = CompareGreedy(*session, prompt, wanted, margins, states ? 4e-2 : 0);
-    std::printf("%-18s %s: %ld of %zu greedy ids compared\n", GetParam().c_str(),
-                states ? "fp16 states" : "fp32 caches", compared, wanted.size());
-    EXPECT_GE(compared, states ? static_cast<int64_t>(wanted.size()) / 2 : static_cast<int64_t>(wanted.size()));
-  }
-}
 
 // Random edits of a transcript: whatever a session resumed from, its logits are those of a fresh one.
 TEST_P(SessionTest, ResumedEqualsFresh) {
   const std::string checkpoint = FindCheckpoint(GetParam());
   if (checkpoint.empty()) GTEST_SKIP() << GetParam() << " is not there";
   constexpr uint64_t kSeed = 20261130;
-  std::mt19937_64 random(kSeed);
-  const TemporaryFolder folder;
-  const auto built = BuildCheckpoint(Options(checkpoint, folder.path(), false));
-  ASSERT_TRUE(built.ok()) << built.status().message();
-  const auto resumed = OpenSession(folder.path());
-  const auto fresh = OpenSession(folder.path());
-  const auto vocabulary = static_cast<uint64_t>(resumed->pipeline().manifest().vocabulary);
-  std::vector<int64_t> transcript;
-  int64_t reused = 0;
-  for (int turn = 0; turn < 8; ++turn) {
-    const uint64_t kind = turn == 0 ? 0 : random() % 4;
-    if (kind == 1) {  // change in the middle
-      transcript[random() % transcript.size()] = static_cast<int64_t>(random() % vocabulary);
-    } else if (kind == 2) {  // truncate
-      transcript.resize(1 + random() % transcript.size());
+  // Explicit fp32 caches; fp16 states; rings, where the model has a window. A reused prefix may have been run by calls
+  // of other lengths: in fp32 that is within the bound of golden logits. In fp16 states a sum that differs in its last
+  // bits may round the other way, which moves the logits no more than rounding does at all (checkpoints/README.md:
+  // 1.2e-2 for K and V alone; both sessions may be off).
+  struct Variant {
+    const char* layout;
+    const char* update;
+    double bound;
+  };
+  std::vector<Variant> variants = {{"explicit-io", "slice", Fp32Bound(GetParam())}, {"kv-pair", "slice", 2.4e-2}};
+  const auto plan = ReadModelPlan(checkpoint + "/config.json", 64);
+  ASSERT_TRUE(plan.ok());
+  if (plan->HasSliding()) variants.push_back({"by-role", "ring", 2.4e-2});
+  for (const Variant& variant : variants) {
+    std::mt19937_64 random(kSeed);
+    const TemporaryFolder folder;
+    BuildOptions options = Options(checkpoint, folder.path(), false);
+    options.layout = *ParseLayout(variant.layout);
+    options.update = *ParseUpdate(variant.update);
+    const auto built = BuildCheckpoint(options);
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    const auto resumed = OpenSession(folder.path());
+    const auto fresh = OpenSession(folder.path());
+    const auto vocabulary = static_cast<uint64_t>(resumed->pipeline().manifest().vocabulary);
+    std::vector<int64_t> transcript;
+    int64_t reused = 0;
+    int64_t explained = 0;
+    for (int turn = 0; turn < 8; ++turn) {
+      const uint64_t kind = turn == 0 ? 0 : random() % 4;
+      if (kind == 1) {  // change in the middle
+        transcript[random() % transcript.size()] = static_cast<int64_t>(random() % vocabulary);
+      } else if (kind == 2) {  // truncate
+        transcript.resize(1 + random() % transcript.size());
+      }
+      const uint64_t room = 60 - std::min<uint64_t>(transcript.size(), 60);
+      const uint64_t added = kind == 3 ? 0 : std::min<uint64_t>(1 + random() % 9, room);  // 3: the same again
+      for (uint64_t i = 0; i < added; ++i) transcript.push_back(static_cast<int64_t>(random() % vocabulary));
+      const std::vector<int64_t> held = resumed->tokens();
+      const auto common = std::ranges::mismatch(held, transcript).in1 - held.begin();
+      PromptReport report;
+      const auto a = resumed->SetPrompt(transcript, &report);
+      ASSERT_TRUE(a.ok()) << a.status().message();
+      ASSERT_TRUE(resumed->Remember().ok());
+      ASSERT_TRUE(fresh->Reset().ok());
+      const auto b = fresh->SetPrompt(transcript);
+      ASSERT_TRUE(b.ok());
+      reused += report.reused;
+      EXPECT_EQ(report.reused + report.recomputed, report.prompt);
+      // Less than the common prefix is never reused in silence.
+      if (report.reused < std::min<int64_t>(common, report.prompt - 1)) {
+        EXPECT_FALSE(report.why.empty());
+        ++explained;
+      }
+      const std::vector<float> x = LastRow(*a);
+      const std::vector<float> y = LastRow(*b);
+      double error = 0;
+      for (size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(static_cast<double>(x[i]) - y[i]));
+      EXPECT_LE(error, variant.bound) << variant.layout << " turn " << turn << " kind " << kind << " seed " << kSeed;
     }
-    const uint64_t room = 60 - std::min<uint64_t>(transcript.size(), 60);
-    const uint64_t added = kind == 3 ? 0 : std::min<uint64_t>(1 + random() % 9, room);  // 3: the same again
-    for (uint64_t i = 0; i < added; ++i) transcript.push_back(static_cast<int64_t>(random() % vocabulary));
-    PromptReport report;
-    const auto a = resumed->SetPrompt(transcript, &report);
-    ASSERT_TRUE(a.ok()) << a.status().message();
-    ASSERT_TRUE(resumed->Remember().ok());
-    ASSERT_TRUE(fresh->Reset().ok());
-    const auto b = fresh->SetPrompt(transcript);
-    ASSERT_TRUE(b.ok());
-    reused += report.reused;
-    EXPECT_EQ(report.reused + report.recomputed, report.prompt);
-    const std::vector<float> x = LastRow(*a);
-    const std::vector<float> y = LastRow(*b);
-    double error = 0;
-    for (size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(static_cast<double>(x[i]) - y[i]));
-    EXPECT_LE(error, Fp32Bound(GetParam())) << "turn " << turn << " kind " << kind << " seed " << kSeed;
+    EXPECT_GT(reused, 0) << variant.layout;
+    std::printf("%-18s %-11s %-5s: %ld tokens reused, %ld of 8 turns could not go back\n", GetParam().c_str(),
+                variant.layout, variant.update, static_cast<long>(reused), static_cast<long>(explained));
   }
-  EXPECT_GT(reused, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, SessionTest, ::testing::ValuesIn(CheckpointNames()), [](const auto& info) {
@@ -190,132 +152,146 @@ class Jacobean : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Jacobean, TextEqualsTheGolden) {
-  const json golden = ReadJson(Example() + "/golden.json");
-  for (const auto& [chunks, layout] :
-       {std::pair("1", "explicit-io"), {"3", "explicit-io"}, {"1", "kv-pair"}, {"3", "kv-pair"}}) {
-    Build(chunks, layout, DataType::kFp32);
-    // From fp16 states, compare while the margin exceeds twice the error that this build's logits have.
-    const Golden logits = *ReadGolden(Example());
-    const double error = Compare(*RunFolder(folder_.path(), logits), logits.logits, logits.vocabulary, 0).max;
-    const double margin = std::string(layout) == "kv-pair" ? 2 * error : 0;
-    const auto tokenizer = Tokenizer::Load(folder_.path());
-    ASSERT_OK(tokenizer);
-    const auto session = OpenSession(folder_.path());
-    size_t compared = 0;
-    size_t all = 0;
-    for (const json& entry : golden.at("greedy")) {
-      const auto ids = entry.at("ids").get<std::vector<int64_t>>();
-      const auto encoded = tokenizer->Encode(entry.at("prompt").get<std::string>(), true);
-      ASSERT_OK(encoded);
-      EXPECT_EQ(std::vector<int64_t>(encoded->begin(), encoded->end()), ids);
-      const auto wanted = entry.at("gen_ids").get<std::vector<int64_t>>();
-      const int64_t count =
-          CompareGreedy(*session, ids, wanted, entry.at("margins").get<std::vector<double>>(), margin);
-      ASSERT_GE(count, 0);
-      compared += static_cast<size_t>(count);
-      all += wanted.size();
-      if (count == static_cast<int64_t>(wanted.size())) {
-        GenerateOptions options;
-        options.max_tokens = static_cast<int64_t>(wanted.size());
-        const auto result = Generate(*session, *tokenizer, ids, options);
-        ASSERT_OK(result);
-        EXPECT_EQ(result->text, entry.at("text").get<std::string>());
-      }
+/// Predictions so far, and which of them fails (0: none).
+struct Predictions {
+  int count = 0;
+  int failing = 0;
+};
+
+/// An engine that counts its predictions, and fails when told to.
+class WatchedEngine : public PackageEngine {
+ public:
+  WatchedEngine(std::unique_ptr<PackageEngine> engine, Predictions& predictions)
+      : engine_(std::move(engine)), predictions_(predictions) {}
+  Result<State> MakeState() override { return engine_->MakeState(); }
+  [[nodiscard]] const ModelSpec& spec() const override { return engine_->spec(); }
+  Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) override {
+    if (++predictions_.count == predictions_.failing) return Status(ErrorCode::kRuntime, "told to fail");
+    return engine_->Predict(function, inputs, state);
+  }
+
+ private:
+  std::unique_ptr<PackageEngine> engine_;
+  Predictions& predictions_;
+};
+
+EngineLoader Watch(Predictions& predictions) {
+  return [&predictions](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
+    auto engine = ReferenceEngine()(path);
+    if (!engine.ok()) return engine.status();
+    return std::unique_ptr<PackageEngine>(std::make_unique<WatchedEngine>(*std::move(engine), predictions));
+  };
+}
+
+// A prediction that fails, whichever it is, leaves a session that holds what its tokens say.
+TEST_P(SessionTest, AFailedPredictionLeavesTheSessionConsistent) {
+  const std::string checkpoint = FindCheckpoint(GetParam());
+  if (checkpoint.empty()) GTEST_SKIP() << GetParam() << " is not there";
+  const TemporaryFolder folder;
+  BuildOptions options = Options(checkpoint, folder.path(), true);
+  options.chunks.count = 2;
+  const auto built = BuildCheckpoint(options);
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const std::vector<int64_t> prompt = {5, 9, 2, 7, 33, 5, 9, 11, 3, 20, 6};
+  const auto fresh = OpenSession(folder.path());
+  const auto wanted = fresh->SetPrompt(prompt);
+  ASSERT_OK(wanted);
+  for (int failing = 1; failing < 40; failing += 3) {
+    SCOPED_TRACE(failing);
+    Predictions predictions;
+    const auto session = OpenSession(folder.path(), Watch(predictions));
+    ASSERT_OK(session->SetPrompt(std::span(prompt).first(3)));
+    predictions = {0, failing};
+    const auto failed = session->SetPrompt(prompt);
+    if (predictions.count < failing) {
+      EXPECT_OK(failed);
+      break;
     }
-    std::printf("jacobean, %s, %s chunks: logits within %.2e, %zu of %zu greedy ids compared\n", layout, chunks, error,
-                compared, all);
-    // fp16 states end where a margin is small, which comes early in two of the four texts; over all checkpoints more
-    // than half of all steps are compared (SessionTest prints the others).
-    EXPECT_GE(compared * 5, all * 2);
-    EXPECT_TRUE(margin > 0 || compared == all);
+    EXPECT_FALSE(failed.ok());
+    const std::vector<int64_t>& held = session->tokens();
+    EXPECT_EQ(session->pipeline().position(), static_cast<int64_t>(held.size()));
+    EXPECT_TRUE(std::equal(held.begin(), held.end(), prompt.begin()));
+    // As in ResumedEqualsFresh: calls of other lengths, on fp16 states.
+    const auto resumed = session->SetPrompt(prompt);
+    ASSERT_OK(resumed);
+    const std::vector<float> x = LastRow(*resumed);
+    const std::vector<float> y = LastRow(*wanted);
+    double error = 0;
+    for (size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(static_cast<double>(x[i]) - y[i]));
+    EXPECT_LE(error, 2.4e-2);
   }
 }
 
-TEST_F(Jacobean, SnapshotsComeBackAndForeignOnesAreRefused) {
-  Build();
-  const auto session = OpenSession(folder_.path());
-  const std::vector<int64_t> prompt = {49, 46, 44, 36, 46, 320};
-  const auto first = session->SetPrompt(prompt);
-  ASSERT_OK(first);
-  const std::string path = folder_.path() + "/a.safetensors";
-  ASSERT_OK(SaveSnapshot(*session, path));
-  const auto other = OpenSession(folder_.path());
-  ASSERT_OK(LoadSnapshot(*other, path));
-  EXPECT_EQ(other->tokens(), prompt);
-  const auto x = session->Append(40);
-  const auto y = other->Append(40);
-  ASSERT_OK(x);
-  ASSERT_OK(y);
-  EXPECT_EQ(x->logits, y->logits);
-  const auto difference = DiffSnapshots(path, path);
-  ASSERT_OK(difference);
-  EXPECT_TRUE(difference->tensors.empty());
-
-  // A damaged file, and one of another build.
-  std::string bytes;
-  {
-    std::ifstream file(path, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
+/// The first `count` greedy ids behind `prompt`.
+std::vector<int64_t> Greedy(const std::string& folder, const std::vector<int64_t>& prompt, int count) {
+  const auto session = OpenSession(folder);
+  auto step = session->SetPrompt(prompt);
+  std::vector<int64_t> greedy;
+  for (int i = 0; i < count; ++i) {
+    EXPECT_OK(step);
+    greedy.push_back(ArgMax(LastRow(*step)));
+    step = session->Append(greedy.back());
   }
-  bytes[bytes.size() - 1] = static_cast<char>(bytes.back() ^ 1);
-  std::ofstream(folder_.path() + "/b.safetensors", std::ios::binary) << bytes;
-  const Status damaged = LoadSnapshot(*other, folder_.path() + "/b.safetensors");
-  EXPECT_NE(damaged.message().find("checksum"), std::string::npos) << damaged.message();
-  TemporaryFolder elsewhere;
-  BuildOptions options;
-  options.checkpoint = Example();
-  options.output = elsewhere.path();
-  options.context_length = 128;
-  options.durable = false;
-  ASSERT_OK(BuildCheckpoint(options));
-  const auto foreign = OpenSession(elsewhere.path());
-  const Status refused = LoadSnapshot(*foreign, path);
-  EXPECT_EQ(refused.code(), ErrorCode::kUsage);
-  EXPECT_NE(refused.message().find("was made by build"), std::string::npos);
-  EXPECT_TRUE(foreign->tokens().empty());
-}
-
-TEST_F(Jacobean, PromptCacheKeepsTheMostRecentlyUsed) {
-  Build();
-  const std::string folder = folder_.path() + "/cache";
-  const auto session = OpenSession(folder_.path());
-  ASSERT_OK(session->SetPrompt(std::vector<int64_t>{49, 46, 44}));
-  PromptCache unlimited(folder, uint64_t{1} << 30);
-  ASSERT_OK(unlimited.Store(*session));
-  const uint64_t one = std::filesystem::file_size(std::filesystem::directory_iterator(folder)->path());
-  ASSERT_OK(session->SetPrompt(std::vector<int64_t>{36, 46, 320, 40}));
-  PromptCache small(folder, one + one / 2);
-  ASSERT_OK(small.Store(*session));
-  const auto fresh = OpenSession(folder_.path());
-  EXPECT_FALSE(small.Load(*fresh, std::vector<int64_t>{49, 46, 44, 1})->has_value());
-  EXPECT_EQ(small.Load(*fresh, std::vector<int64_t>{36, 46, 320, 40, 7})->value_or(0), 4U);
-  EXPECT_EQ(fresh->tokens().size(), 4U);
+  return greedy;
 }
 
 TEST_F(Jacobean, DraftsAreAcceptedAsGreedyWouldChoose) {
   Build();
-  const json entry = ReadJson(Example() + "/golden.json").at("greedy").at(0);
-  const auto prompt = entry.at("ids").get<std::vector<int64_t>>();
-  const auto plain = OpenSession(folder_.path());
-  auto step = plain->SetPrompt(prompt);
-  std::vector<int64_t> greedy;
-  for (int i = 0; i < 12; ++i) {
-    ASSERT_OK(step);
-    greedy.push_back(ArgMax(LastRow(*step)));
-    step = plain->Append(greedy.back());
-  }
-  const auto session = OpenSession(folder_.path());
+  const auto prompt = ReadJson(Example() + "/golden.json").at("greedy").at(0).at("ids").get<std::vector<int64_t>>();
+  const std::vector<int64_t> greedy = Greedy(folder_.path(), prompt, 12);
+  Predictions predictions;
+  const auto session = OpenSession(folder_.path(), Watch(predictions));
   const auto first = session->SetPrompt(prompt);
   ASSERT_OK(first);
-  std::vector<int64_t> draft(greedy.begin(), greedy.begin() + 6);
+  // Eight tokens are one call of the prefill function; the fifth is wrong.
+  std::vector<int64_t> draft(greedy.begin(), greedy.begin() + 8);
   draft[4] = (draft[4] + 1) % 1024;
+  predictions.count = 0;
   const auto verified = session->VerifyDraft(draft, ArgMax(LastRow(*first)));
   ASSERT_OK(verified);
+  EXPECT_EQ(predictions.count, 1);
   EXPECT_EQ(verified->accepted, 4);
   EXPECT_EQ(verified->next, greedy[4]);
   EXPECT_EQ(session->tokens().size(), prompt.size() + 4);
-  EXPECT_EQ(PromptLookupDraft(std::vector<int64_t>{1, 2, 3, 9, 1, 2, 3}, 2, 4), (std::vector<int64_t>{9, 1, 2, 3}));
+  // What was rolled back is as if it had never been.
+  const auto all = session->VerifyDraft(std::span(greedy).subspan(4, 8), verified->next);
+  ASSERT_OK(all);
+  EXPECT_EQ(all->accepted, 8);
+  EXPECT_EQ(predictions.count, 2);
+}
+
+TEST(PromptLookup, TakesTheLastPlaceWhereTheTextStood) {
+  const std::vector<int64_t> text = {1, 2, 3, 9, 2, 3, 7, 8, 1, 2, 3};
+  EXPECT_EQ(PromptLookupDraft(text, 2, 4), (std::vector<int64_t>{7, 8, 1, 2}));
+  EXPECT_EQ(PromptLookupDraft(text, 3, 2), (std::vector<int64_t>{9, 2}));
+  EXPECT_EQ(PromptLookupDraft(text, 4, 2), std::vector<int64_t>());
+  EXPECT_EQ(PromptLookupDraft(text, 0, 2), std::vector<int64_t>());
+  EXPECT_EQ(PromptLookupDraft({}, 1, 2), std::vector<int64_t>());
+}
+
+// Where caches cannot go back, the accepted tokens are run again.
+TEST_P(SessionTest, DraftsRollBack) {
+  const std::string checkpoint = FindCheckpoint(GetParam());
+  if (checkpoint.empty()) GTEST_SKIP() << GetParam() << " is not there";
+  const TemporaryFolder folder;
+  const auto built = BuildCheckpoint(Options(checkpoint, folder.path(), false));
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const std::vector<int64_t> prompt = {5, 9, 2, 7, 33, 5, 9};
+  const std::vector<int64_t> greedy = Greedy(folder.path(), prompt, 8);
+  const auto session = OpenSession(folder.path());
+  const auto first = session->SetPrompt(prompt);
+  ASSERT_OK(first);
+  std::vector<int64_t> draft(greedy.begin(), greedy.begin() + 4);
+  draft[2] = draft[2] == 0 ? 1 : 0;
+  const auto verified = session->VerifyDraft(draft, ArgMax(LastRow(*first)));
+  ASSERT_OK(verified);
+  EXPECT_EQ(verified->accepted, 2);
+  EXPECT_EQ(verified->next, greedy[2]);
+  EXPECT_EQ(session->pipeline().position(), static_cast<int64_t>(prompt.size()) + 2);
+  const auto rest = session->VerifyDraft(std::span(greedy).subspan(2, 4), verified->next);
+  ASSERT_OK(rest);
+  EXPECT_EQ(rest->accepted, 4);
+  EXPECT_EQ(rest->next, greedy[6]);
 }
 
 TEST_F(Jacobean, CancellingLeavesTheSessionUsable) {
