@@ -144,6 +144,15 @@ class CommandLine {
         ->check(CLI::IsMember({"note", "warning", "error"}))
         ->capture_default_str();
     AddJson(verb, check_.json);
+    CLI::Option* fix = verb->add_flag(
+        "--fix", check_.fix,
+        "Apply the safe fixes of warnings and errors, prove that the result computes the same, and write it");
+    verb->add_option("-o,--output", check_.output, "The package that --fix writes")->needs(fix);
+    verb->add_flag("--in-place", check_.in_place, "Let --fix replace the package itself")->needs(fix);
+    verb->add_option("--steps", check_.steps,
+                     "Steps of each function by which --fix proves equality (default: 16, and past the turn of a ring)")
+        ->needs(fix)
+        ->check(CLI::Range(16, 1 << 20));
   }
 
   void AddExplain() {

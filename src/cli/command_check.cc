@@ -7,6 +7,7 @@
 #include "check/rule.h"
 #include "check/targets.h"
 #include "check/verdict.h"
+#include "cli/check_output.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -27,6 +28,56 @@ Style StyleOf(Severity severity) {
   }
 }
 
+void PrintNeighbours(std::string_view what, const std::vector<Neighbour>& neighbours) {
+  for (const Neighbour& neighbour : neighbours) {
+    const Observation& row = *neighbour.observation;
+    std::cout << fmt::format("  {}: {} ({}{}{}, {}), distance {}{}\n", what, row.id, row.outcome.status,
+                             row.outcome.code.empty() ? "" : " ", row.outcome.code, row.date, neighbour.distance,
+                             neighbour.differences.empty()
+                                 ? ": equal in all features compared"
+                                 : fmt::format(": differs in {}", fmt::join(neighbour.differences, ", ")));
+  }
+}
+
+void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
+  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
+                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
+  if (!verdict.codes.empty()) std::cout << fmt::format("  codes seen: {}\n", fmt::join(verdict.codes, ", "));
+  PrintNeighbours("near", verdict.nearest);
+  PrintNeighbours("otherwise", verdict.contrary);
+  if (!verdict.dismissed.empty()) {
+    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
+  }
+}
+
+Json NeighboursJson(const std::vector<Neighbour>& neighbours) {
+  Json json = Json::array();
+  for (const Neighbour& neighbour : neighbours) {
+    const Observation& row = *neighbour.observation;
+    json.push_back({{"id", row.id},
+                    {"status", row.outcome.status},
+                    {"stage", row.outcome.stage},
+                    {"code", row.outcome.code},
+                    {"date", row.date},
+                    {"distance", neighbour.distance},
+                    {"differences", neighbour.differences}});
+  }
+  return json;
+}
+
+Json VerdictJson(const Verdict& verdict, const Target& target) {
+  return {{"function", verdict.function},
+          {"verdict", VerdictText(verdict.kind, target)},
+          {"why", verdict.why},
+          {"causes", verdict.causes},
+          {"dismissed", verdict.dismissed},
+          {"codes", verdict.codes},
+          {"nearest", NeighboursJson(verdict.nearest)},
+          {"contrary", NeighboursJson(verdict.contrary)}};
+}
+
+}  // namespace
+
 std::string Place(const Location& location) {
   std::string place = !location.op_path.empty() ? location.op_path : location.function;
   if (!location.value.empty() && location.op_path.empty()) place += (place.empty() ? "" : "/") + location.value;
@@ -44,35 +95,6 @@ void PrintFinding(const std::string& path, const Finding& finding) {
   }
 }
 
-void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
-  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
-                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
-  for (const Neighbour& neighbour : verdict.nearest) {
-    const Observation& row = *neighbour.observation;
-    std::cout << fmt::format(
-        "  near: {} ({}{}{}), {}\n", row.id, row.outcome.status, row.outcome.code.empty() ? "" : " ", row.outcome.code,
-        neighbour.differences.empty() ? "equal in all features compared"
-                                      : fmt::format("differs in {}", fmt::join(neighbour.differences, ", ")));
-  }
-  if (!verdict.dismissed.empty()) {
-    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
-  }
-}
-
-Json VerdictJson(const Verdict& verdict, const Target& target) {
-  Json nearest = Json::array();
-  for (const Neighbour& neighbour : verdict.nearest) {
-    nearest.push_back(
-        {{"id", neighbour.observation->id}, {"distance", neighbour.distance}, {"differences", neighbour.differences}});
-  }
-  return {{"function", verdict.function},
-          {"verdict", VerdictText(verdict.kind, target)},
-          {"why", verdict.why},
-          {"causes", verdict.causes},
-          {"dismissed", verdict.dismissed},
-          {"nearest", nearest}};
-}
-
 Json FindingJson(const Finding& finding) {
   Json json = {{"id", finding.id},
                {"slug", FindRule(finding.id)->slug},
@@ -86,6 +108,16 @@ Json FindingJson(const Finding& finding) {
   return json;
 }
 
+void PrintCounts(const std::string& path, const std::vector<Finding>& findings, const std::string& target) {
+  const auto count = [&](Severity severity) { return std::ranges::count(findings, severity, &Finding::severity); };
+  std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {})\n", path, count(Severity::kError),
+                           count(Severity::kWarning), count(Severity::kNote), target);
+}
+
+bool AnyAtLeast(const std::vector<Finding>& findings, Severity severity) {
+  return std::ranges::any_of(findings, [severity](const Finding& finding) { return finding.severity >= severity; });
+}
+
 int UnknownTarget(const std::string& name) {
   std::vector<std::string> known;
   for (const Target& target : AllTargets()) known.emplace_back(target.name);
@@ -95,9 +127,8 @@ int UnknownTarget(const std::string& name) {
                                  nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
 }
 
-}  // namespace
-
 int Check(const CheckArguments& arguments) {
+  if (arguments.fix) return CheckAndFix(arguments);
   const Target* target = FindTarget(arguments.target);
   if (target == nullptr) return UnknownTarget(arguments.target);
   const auto model = OpenModel(arguments.path);
@@ -109,7 +140,7 @@ int Check(const CheckArguments& arguments) {
   const std::vector<Verdict> verdicts =
       target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
   const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
-  const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
+  const bool fails = AnyAtLeast(findings, fail_on);
   if (arguments.json) {
     Json json = {{"path", arguments.path}, {"target", arguments.target}, {"findings", Json::array()}};
     for (const Finding& finding : findings) json["findings"].push_back(FindingJson(finding));
@@ -118,10 +149,7 @@ int Check(const CheckArguments& arguments) {
   } else {
     for (const Finding& finding : findings) PrintFinding(arguments.path, finding);
     for (const Verdict& verdict : verdicts) PrintVerdict(arguments.path, verdict, *target);
-    const auto count = [&](Severity severity) { return std::ranges::count(findings, severity, &Finding::severity); };
-    std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {})\n", arguments.path,
-                             count(Severity::kError), count(Severity::kWarning), count(Severity::kNote),
-                             arguments.target);
+    PrintCounts(arguments.path, findings, arguments.target);
   }
   return fails ? kFindings : kFine;
 }

@@ -68,6 +68,10 @@ struct CheckArguments {
   std::string fail_on = "error";
   std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
   bool json = false;
+  bool fix = false;
+  std::string output;  ///< of fix
+  bool in_place = false;
+  int steps = 0;  ///< of the comparison behind fix; 0: as many as it needs
 };
 int Check(const CheckArguments& arguments);
 

@@ -1,9 +1,8 @@
 // The command line as a person meets it: help texts, exit codes, messages.
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 
+#include "run_cli.h"
 #include "support/files.h"
 #include "support/test_util.h"
 
@@ -12,25 +11,9 @@ namespace {
 
 using testing::DataDir;
 using testing::FindAll;
-
-struct Output {
-  std::string text;  ///< stdout and stderr
-  int code = -1;
-};
-
-Output Milwright(const std::string& arguments) {
-  Output output;
-  FILE* pipe = popen((std::string(MILWRIGHT_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return output;
-  std::array<char, 4096> buffer{};
-  size_t count = 0;
-  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) output.text.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  output.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return output;
-}
-
-std::string Package(const std::string& name) { return (DataDir() / "packages" / (name + ".mlpackage")).string(); }
+using testing::Milwright;
+using testing::Output;
+using testing::Package;
 
 std::vector<std::string> Verbs() {
   std::vector<std::string> verbs;

@@ -1,0 +1,29 @@
+// What `check` and `check --fix` print alike.
+#ifndef MILWRIGHT_CLI_CHECK_OUTPUT_H_
+#define MILWRIGHT_CLI_CHECK_OUTPUT_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "check/rule.h"
+#include "cli/commands.h"
+
+namespace milwright::cli {
+
+/// "function/value" or the path of the op.
+std::string Place(const Location& location);
+void PrintFinding(const std::string& path, const Finding& finding);
+nlohmann::ordered_json FindingJson(const Finding& finding);
+/// "PATH: 1 errors, 0 warnings, 2 notes (target any)".
+void PrintCounts(const std::string& path, const std::vector<Finding>& findings, const std::string& target);
+bool AnyAtLeast(const std::vector<Finding>& findings, Severity severity);
+
+/// Fails with the nearest target there is.
+int UnknownTarget(const std::string& name);
+/// `check --fix` of one package (command_check_fix.cc).
+int CheckAndFix(const CheckArguments& arguments);
+
+}  // namespace milwright::cli
+
+#endif  // MILWRIGHT_CLI_CHECK_OUTPUT_H_
