@@ -364,13 +364,30 @@ class CommandLine {
   }
 
   void AddEvidence() {
-    CLI::App* verb = Add("evidence", "Read the ledger of known outcomes: list, show ID, hypotheses",
-                         "milwright evidence show lfm2-2state-baseline", evidence_, Evidence);
-    verb->add_option("WHAT", evidence_.what, "list, show or hypotheses")
+    CLI::App* verb = Add("evidence", "Read the ledger of known outcomes, or add to one of your own",
+                         "milwright evidence show lfm2-2state-baseline\n"
+                         "  milwright evidence add Model.mlpackage --outcome fail-at-load:-14 --device 'iPhone 17 Pro' "
+                         "--os 'iOS 26.1' --compute-unit cpuAndNeuralEngine --source 'CI run 812' --ledger ours.json",
+                         evidence_, Evidence);
+    verb->add_option("WHAT", evidence_.what, "list, show, hypotheses or add")
         ->required()
-        ->check(CLI::IsMember({"list", "show", "hypotheses"}));
-    verb->add_option("ID", evidence_.id, "The observation or hypothesis to show");
+        ->check(CLI::IsMember({"list", "show", "hypotheses", "add"}));
+    verb->add_option("ID", evidence_.id, "The observation or hypothesis to show; the package to add an observation of");
     AddJson(verb, evidence_.json);
+    verb->add_option("--ledger", evidence_.ledger, "add: the file to add to, for `check --evidence`");
+    verb->add_option("--outcome", evidence_.outcome,
+                     "add: ok, slow, wrong-numerics, fallback, fail-at-load[:CODE] or fail-at-predict[:CODE]");
+    verb->add_option("--device", evidence_.device, "add: as in 'iPhone 17 Pro' or 'Mac M4'");
+    verb->add_option("--os", evidence_.os, "add: as in 'iOS 26.1'");
+    verb->add_option("--compute-unit", evidence_.compute_unit, "add: the compute units that were asked for")
+        ->check(CLI::IsMember({"cpuAndNeuralEngine", "all", "cpuAndGPU", "cpuOnly", "unknown"}));
+    verb->add_option("--source", evidence_.source, "add: where it was seen: a URL, a ticket, a log");
+    verb->add_option("--toolchain", evidence_.toolchain, "add: what built the package");
+    verb->add_option("--function", evidence_.function, "add: the function that was run (the default function)");
+    verb->add_option("--message", evidence_.message, "add: the error text");
+    verb->add_option("--note", evidence_.note, "add: what else should be known");
+    verb->add_option("--date", evidence_.date, "add: YYYY-MM-DD (today)");
+    verb->add_option("--id", evidence_.row_id, "add: the id of the observation (made from the package's name)");
   }
 
   void AddTargets() {

@@ -211,9 +211,21 @@ int Equal(const EqualArguments& arguments);
 Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers);
 void PrintCompression(const CompressReport& report, size_t worst);
 struct EvidenceArguments {
-  std::string what;  ///< list, show, hypotheses
-  std::string id;    ///< of show: an observation or a hypothesis
+  std::string what;  ///< list, show, hypotheses, add
+  std::string id;    ///< of show: an observation or a hypothesis; of add: a package
   bool json = false;
+  std::string ledger;  ///< of add, as everything below
+  std::string outcome;
+  std::string device;
+  std::string os;
+  std::string compute_unit;
+  std::string source;
+  std::string toolchain;
+  std::string function;
+  std::string message;
+  std::string note;
+  std::string date;    ///< empty: today
+  std::string row_id;  ///< empty: from the package's name and the compute unit
 };
 int Evidence(const EvidenceArguments& arguments);
 

@@ -259,7 +259,7 @@ class WindowFollower {
       const int64_t slot = others_whole ? window.slot : place;
       return Mark(op, {window.kind, axis, window.size, window.state, slot});
     }
-    if (window.kind == Window::Kind::kStored && begin == 1 && end == window.size && others_whole) {
+    if (window.kind != Window::Kind::kShifted && begin == 1 && end == window.size && others_whole) {
       return Mark(op, {Window::Kind::kShifted, axis, window.size, window.state, window.slot});
     }
     return Blocked(op, "takes rows of the window");

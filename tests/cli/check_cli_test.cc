@@ -57,5 +57,28 @@ TEST(CheckCli, FixFailsOnWhatRemains) {
   EXPECT_THAT(json.text, HasSubstr("\"equal\": true"));
 }
 
+// What was seen of a package comes back as the nearest observation of the same package.
+TEST(CheckCli, EvidenceOfOnesOwn) {
+  const testing::TemporaryFolder folder;
+  const std::string ledger = folder.Path("ours.json");
+  const std::string add = "evidence add " + Package("b_slice") +
+                          " --device 'Mac M4' --os 'macOS 26.1' --compute-unit cpuAndNeuralEngine --source 'our CI' "
+                          "--ledger " +
+                          ledger;
+  const Output added = Milwright(add + " --outcome fail-at-predict:0x1d --note 'one run'");
+  EXPECT_EQ(added.code, 0) << added.text;
+  EXPECT_EQ(Milwright(add + " --outcome ok").code, 0);  // gets another id
+  EXPECT_EQ(Milwright(add + " --outcome ok --id b_slice-cpuAndNeuralEngine").code, 2);
+  EXPECT_EQ(Milwright(add).code, 2);
+  EXPECT_EQ(Milwright(add + " --outcome perhaps").code, 2);
+  const std::string check = "check " + Package("b_slice") + " --target ane-macos26";
+  const Output with = Milwright(check + " --evidence " + ledger);
+  EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine (fail 0x1d"));
+  EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine-2 (ok"));
+  EXPECT_THAT(with.text, HasSubstr("equal in all features compared"));
+  EXPECT_THAT(Milwright(check).text, ::testing::Not(HasSubstr("b_slice-cpuAndNeuralEngine")));
+  EXPECT_EQ(Milwright(check + " --evidence " + ledger + " --evidence " + ledger).code, 3);  // ids repeat
+}
+
 }  // namespace
 }  // namespace milwright
