@@ -135,14 +135,15 @@ class CommandLine {
   void AddCheck() {
     CLI::App* verb = Add("check", "Say what is wrong with a package, and what will be on a compute unit",
                          "milwright check Model.mlpackage", check_, Check);
-    AddPath(verb, check_.path);
-    verb->add_option("--target", check_.target, "Device, OS and compute unit to check for (see 'milwright targets')")
-        ->capture_default_str();
+    verb->add_option("PATH", check_.path, "A .mlpackage, .mlmodelc or .mlmodel, or a folder of packages")->required();
+    verb->add_option("--target", check_.target,
+                     "Device, OS and compute unit to check for (see 'milwright targets'; default: any)");
     verb->add_option("--evidence", check_.evidence,
-                     "Observations of your own, beside the ledger (may be given several times)");
-    verb->add_option("--fail-on", check_.fail_on, "Exit with 1 from this severity on: note, warning, error")
-        ->check(CLI::IsMember({"note", "warning", "error"}))
-        ->capture_default_str();
+                     "Observations of your own, beside the ledger (may be given several times)")
+        ->allow_extra_args(false);
+    verb->add_option("--fail-on", check_.fail_on,
+                     "Exit with 1 from this severity on: note, warning, error (default: error)")
+        ->check(CLI::IsMember({"note", "warning", "error"}));
     AddJson(verb, check_.json);
     CLI::Option* fix = verb->add_flag(
         "--fix", check_.fix,
@@ -153,6 +154,11 @@ class CommandLine {
                      "Steps of each function by which --fix proves equality (default: 16, and past the turn of a ring)")
         ->needs(fix)
         ->check(CLI::Range(16, 1 << 20));
+    verb->add_option("--config", check_.config,
+                     "Configuration instead of the milwright.toml in or above the package's folder (docs/check.md)");
+    verb->add_option("--baseline", check_.baseline, "Accept the findings that this file lists");
+    verb->add_option("--write-baseline", check_.write_baseline, "Accept today's findings: list them in this file")
+        ->excludes(fix);
   }
 
   void AddExplain() {

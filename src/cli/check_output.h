@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check/rule.h"
-#include "cli/commands.h"
+#include "cli/check_settings.h"
 
 namespace milwright::cli {
 
@@ -19,10 +19,8 @@ nlohmann::ordered_json FindingJson(const Finding& finding);
 void PrintCounts(const std::string& path, const std::vector<Finding>& findings, const std::string& target);
 bool AnyAtLeast(const std::vector<Finding>& findings, Severity severity);
 
-/// Fails with the nearest target there is.
-int UnknownTarget(const std::string& name);
 /// `check --fix` of one package (command_check_fix.cc).
-int CheckAndFix(const CheckArguments& arguments);
+int CheckAndFix(const CheckArguments& arguments, const CheckSettings& settings);
 
 }  // namespace milwright::cli
 

@@ -76,6 +76,64 @@ Json VerdictJson(const Verdict& verdict, const Target& target) {
           {"contrary", NeighboursJson(verdict.contrary)}};
 }
 
+// A package with what is said of it.
+struct CheckedPackage {
+  std::string path;
+  std::vector<Finding> findings;  // without the accepted ones
+  size_t accepted = 0;
+  std::vector<BaselineEntry> stale;  // of the baseline
+  std::vector<Verdict> verdicts;
+};
+
+Result<CheckedPackage> CheckPackage(const std::string& path, const CheckSettings& settings) {
+  MW_ASSIGN_OR_RETURN(const ModelSpec model, OpenModel(path));
+  CheckedPackage checked;
+  checked.path = path;
+  checked.findings = CheckModel(model, settings.options);
+  // "any" is no compute unit, so there is nothing to expect of it.
+  if (settings.target->name != "any") {
+    checked.verdicts = JudgeModel(model, *settings.target, settings.observations, checked.findings);
+  }
+  if (settings.baseline.has_value()) {
+    const std::string name = settings.NameInBaseline(path);
+    checked.stale = settings.baseline->Stale(checked.findings, name);
+    checked.accepted = std::erase_if(checked.findings,
+                                     [&](const Finding& finding) { return settings.baseline->Accepts(finding, name); });
+  }
+  return checked;
+}
+
+std::string EntryText(const BaselineEntry& entry) {
+  std::string text = entry.rule;
+  if (!entry.function.empty()) text += " in " + entry.function;
+  if (!entry.place.empty()) text += " at " + entry.place;
+  return text;
+}
+
+void Print(const CheckedPackage& checked, const CheckSettings& settings) {
+  for (const Finding& finding : checked.findings) PrintFinding(checked.path, finding);
+  for (const Verdict& verdict : checked.verdicts) PrintVerdict(checked.path, verdict, *settings.target);
+  PrintCounts(checked.path, checked.findings, settings.options.target);
+  if (!settings.baseline.has_value()) return;
+  std::cout << fmt::format("{}: {} findings accepted by {}\n", checked.path, checked.accepted, settings.baseline_path);
+  for (const BaselineEntry& entry : checked.stale) {
+    std::cout << fmt::format("{}: no longer found: {}\n", settings.baseline_path, EntryText(entry));
+  }
+}
+
+Json PackageJson(const CheckedPackage& checked, const CheckSettings& settings) {
+  Json json = {{"path", checked.path}, {"target", settings.options.target}, {"findings", Json::array()}};
+  for (const Finding& finding : checked.findings) json["findings"].push_back(FindingJson(finding));
+  for (const Verdict& verdict : checked.verdicts) json["verdicts"].push_back(VerdictJson(verdict, *settings.target));
+  if (!settings.baseline.has_value()) return json;
+  json["accepted"] = checked.accepted;
+  json["no_longer_found"] = Json::array();
+  for (const BaselineEntry& entry : checked.stale) {
+    json["no_longer_found"].push_back({{"rule", entry.rule}, {"function", entry.function}, {"place", entry.place}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string Place(const Location& location) {
@@ -118,40 +176,38 @@ bool AnyAtLeast(const std::vector<Finding>& findings, Severity severity) {
   return std::ranges::any_of(findings, [severity](const Finding& finding) { return finding.severity >= severity; });
 }
 
-int UnknownTarget(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Target& target : AllTargets()) known.emplace_back(target.name);
-  const std::string nearest = NearestWord(name, known);
-  return Fail(Status(ErrorCode::kUsage,
-                     fmt::format("there is no target '{}'; {}", name,
-                                 nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
-}
-
 int Check(const CheckArguments& arguments) {
-  if (arguments.fix) return CheckAndFix(arguments);
-  const Target* target = FindTarget(arguments.target);
-  if (target == nullptr) return UnknownTarget(arguments.target);
-  const auto model = OpenModel(arguments.path);
-  if (!model.ok()) return Fail(model.status());
-  const auto observations = GatherObservations(arguments.evidence);
-  if (!observations.ok()) return Fail(observations.status());
-  const std::vector<Finding> findings = CheckModel(*model, {arguments.target, {}});
-  // "any" is no compute unit, so there is nothing to expect of it.
-  const std::vector<Verdict> verdicts =
-      target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
-  const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
-  const bool fails = AnyAtLeast(findings, fail_on);
-  if (arguments.json) {
-    Json json = {{"path", arguments.path}, {"target", arguments.target}, {"findings", Json::array()}};
-    for (const Finding& finding : findings) json["findings"].push_back(FindingJson(finding));
-    for (const Verdict& verdict : verdicts) json["verdicts"].push_back(VerdictJson(verdict, *target));
-    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  } else {
-    for (const Finding& finding : findings) PrintFinding(arguments.path, finding);
-    for (const Verdict& verdict : verdicts) PrintVerdict(arguments.path, verdict, *target);
-    PrintCounts(arguments.path, findings, arguments.target);
+  const auto settings = GatherSettings(arguments);
+  if (!settings.ok()) return Fail(settings.status());
+  if (arguments.fix) return CheckAndFix(arguments, *settings);
+  std::vector<BaselineEntry> entries;  // for --write-baseline
+  Json reports = Json::array();
+  bool fails = false;
+  for (const std::string& path : settings->packages) {
+    const auto checked = CheckPackage(path, *settings);
+    if (!checked.ok()) return Fail(checked.status());
+    fails = fails || AnyAtLeast(checked->findings, settings->fail_on);
+    for (const Finding& finding : checked->findings) {
+      entries.push_back(EntryFor(finding, settings->NameInBaseline(path)));
+    }
+    if (arguments.json) {
+      reports.push_back(PackageJson(*checked, *settings));
+    } else {
+      Print(*checked, *settings);
+    }
   }
-  return fails ? kFindings : kFine;
+  if (arguments.json) {
+    const Json json = settings->is_folder ? Json({{"path", arguments.path}, {"packages", reports}}) : reports[0];
+    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  }
+  if (arguments.write_baseline.empty()) return fails ? kFindings : kFine;
+  const Baseline baseline(std::move(entries));
+  if (const Status status = WriteBaseline(baseline, arguments.write_baseline); !status.ok()) return Fail(status);
+  if (!arguments.json) {
+    std::cout << fmt::format("{}: {} findings accepted from now on\n", arguments.write_baseline,
+                             baseline.entries().size());
+  }
+  return kFine;
 }
 
 int Explain(const ExplainArguments& arguments) {

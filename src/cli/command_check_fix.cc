@@ -15,10 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Status CheckOptionsOfFix(const CheckArguments& arguments) {
+Status CheckFixArguments(const CheckArguments& arguments, const CheckSettings& settings) {
   if (arguments.output.empty() != arguments.in_place) {
     return {ErrorCode::kUsage, "check --fix takes either -o OUT.mlpackage or --in-place, to say where the result goes"};
   }
+  if (settings.is_folder) return {ErrorCode::kUsage, "check --fix takes one package, not a folder of them"};
   return Status::Ok();
 }
 
@@ -72,26 +73,30 @@ Json FixJson(const FixResult& result, const CompareReport& report) {
 
 }  // namespace
 
-int CheckAndFix(const CheckArguments& arguments) {
-  if (const Status status = CheckOptionsOfFix(arguments); !status.ok()) return Fail(status);
-  if (FindTarget(arguments.target) == nullptr) return UnknownTarget(arguments.target);
+int CheckAndFix(const CheckArguments& arguments, const CheckSettings& settings) {
+  if (const Status status = CheckFixArguments(arguments, settings); !status.ok()) return Fail(status);
   const std::string output = arguments.in_place ? arguments.path : arguments.output;
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
-  const auto result = ApplyFixes(*model, {.check = {arguments.target, {}}, .accepted = {}});
+  const auto accepted = [&settings](const Finding& finding) {
+    return settings.baseline.has_value() && settings.baseline->Accepts(finding, {});
+  };
+  auto result = ApplyFixes(*model, {.check = settings.options, .accepted = accepted});
   if (!result.ok()) return Fail(result.status().WithContext(arguments.path));
+  std::erase_if(result->findings, accepted);
   const int steps = arguments.steps > 0 ? arguments.steps : StepsToProve(*model, *result);
   const auto report = CompareRewritten(*model, result->model, result->uses(), steps);
   if (!report.ok()) return Fail(report.status().WithContext(arguments.path));
   const bool equal = report->equal();
   if (arguments.json) {
-    Json json = {{"path", arguments.path}, {"target", arguments.target}, {"written", equal ? Json(output) : Json()}};
+    Json json = {
+        {"path", arguments.path}, {"target", settings.options.target}, {"written", equal ? Json(output) : Json()}};
     json.update(FixJson(*result, *report));
     std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
     PrintAttempts(*result);
     for (const Finding& finding : result->findings) PrintFinding(output, finding);
-    PrintCounts(output, result->findings, arguments.target);
+    PrintCounts(output, result->findings, settings.options.target);
     std::cout << fmt::format("{} over {} steps\n", equal ? "equal" : "not equal", report->steps);
   }
   if (!equal) {
@@ -100,8 +105,7 @@ int CheckAndFix(const CheckArguments& arguments) {
     return kFindings;
   }
   if (const Status status = WriteModel(result->model, output); !status.ok()) return Fail(status);
-  const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
-  return AnyAtLeast(result->findings, fail_on) ? kFindings : kFine;
+  return AnyAtLeast(result->findings, settings.fail_on) ? kFindings : kFine;
 }
 
 }  // namespace milwright::cli

@@ -64,14 +64,17 @@ int Run(const RunArguments& arguments);
 
 struct CheckArguments {
   std::string path;
-  std::string target = "any";
-  std::string fail_on = "error";
+  std::string target;                 ///< empty: as milwright.toml says, else "any"
+  std::string fail_on;                ///< empty: as milwright.toml says, else "error"
   std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
   bool json = false;
   bool fix = false;
   std::string output;  ///< of fix
   bool in_place = false;
-  int steps = 0;  ///< of the comparison behind fix; 0: as many as it needs
+  int steps = 0;       ///< of the comparison behind fix; 0: as many as it needs
+  std::string config;  ///< empty: the milwright.toml around the package
+  std::string baseline;
+  std::string write_baseline;
 };
 int Check(const CheckArguments& arguments);
 

@@ -80,5 +80,63 @@ TEST(CheckCli, EvidenceOfOnesOwn) {
   EXPECT_EQ(Milwright(check + " --evidence " + ledger + " --evidence " + ledger).code, 3);  // ids repeat
 }
 
+// Accepted findings fail no more, new ones do, and what is mended is named.
+TEST(CheckCli, Baseline) {
+  const testing::TemporaryFolder folder;
+  const std::string baseline = folder.Path("baseline.json");
+  const Output written = Milwright("check --write-baseline " + baseline + " " + Aliased());
+  EXPECT_EQ(written.code, 0) << written.text;
+  EXPECT_THAT(written.text, HasSubstr("accepted from now on"));
+  const Output accepted = Milwright("check --baseline " + baseline + " " + Aliased());
+  EXPECT_EQ(accepted.code, 0) << accepted.text;
+  EXPECT_THAT(accepted.text, HasSubstr("findings accepted by " + baseline));
+  EXPECT_THAT(accepted.text, ::testing::Not(HasSubstr("MW205")));
+  // Another package: its findings are new, and those of the baseline are gone.
+  const std::string order = (testing::DataDir() / "state-semantics/T02.mlpackage").string();
+  const Output other = Milwright("check --fail-on warning --baseline " + baseline + " " + order);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.text, HasSubstr("no longer found: MW205 in main at"));
+  EXPECT_EQ(Milwright("check --baseline /no/such.json " + order).code, 3);
+}
+
+TEST(CheckCli, ConfigurationAroundThePackage) {
+  const testing::TemporaryFolder folder;
+  const std::string copy = folder.Path("models/Model.mlpackage");
+  testing::CopyPackage(Aliased(), copy);
+  EXPECT_EQ(Milwright("check " + copy).code, 1);
+  testing::WriteAll(folder.Path("milwright.toml"), "[check]\ndisable = [\"MW205\"]\ntarget = \"cpu\"\n");
+  const Output quiet = Milwright("check " + copy);
+  EXPECT_EQ(quiet.code, 0) << quiet.text;
+  EXPECT_THAT(quiet.text, HasSubstr("(target cpu)"));
+  // The command line wins, and --config takes another file.
+  EXPECT_THAT(Milwright("check --target gpu " + copy).text, HasSubstr("(target gpu)"));
+  testing::WriteAll(folder.Path("strict.toml"), "[check.severity]\nMW205 = \"error\"\n");
+  EXPECT_EQ(Milwright("check --config " + folder.Path("strict.toml") + " " + copy).code, 1);
+  testing::WriteAll(folder.Path("milwright.toml"), "[check]\ntargt = 1\n");
+  const Output wrong = Milwright("check " + copy);
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_THAT(wrong.text, HasSubstr("milwright.toml:2:1: [check] has no key 'targt'"));
+}
+
+TEST(CheckCli, FolderOfPackages) {
+  const testing::TemporaryFolder folder;
+  testing::CopyPackage(Aliased(), folder.Path("chunks/chunk_1.mlpackage"));
+  testing::CopyPackage(Package("b_slice"), folder.Path("chunks/chunk_2.mlpackage"));
+  testing::WriteAll(folder.Path("chunks/readme.txt"), "");
+  const std::string chunks = folder.Path("chunks");
+  const Output both = Milwright("check " + chunks);
+  EXPECT_EQ(both.code, 1);
+  EXPECT_THAT(both.text, HasSubstr("chunk_1.mlpackage: 1 errors"));
+  EXPECT_THAT(both.text, HasSubstr("chunk_2.mlpackage: 0 errors"));
+  const Output json = Milwright("check --json " + chunks);
+  EXPECT_THAT(json.text, HasSubstr("\"packages\": ["));
+  const std::string baseline = folder.Path("baseline.json");
+  EXPECT_EQ(Milwright("check --write-baseline " + baseline + " " + chunks).code, 0);
+  EXPECT_THAT(testing::ReadAll(baseline), HasSubstr("\"package\": \"chunk_1.mlpackage\""));
+  EXPECT_EQ(Milwright("check --baseline " + baseline + " " + chunks).code, 0);
+  EXPECT_EQ(Milwright("check --fix --in-place " + chunks).code, 2);
+  EXPECT_EQ(Milwright("check " + folder.Path()).code, 3);  // no packages directly in it
+}
+
 }  // namespace
 }  // namespace milwright
