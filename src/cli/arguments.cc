@@ -380,7 +380,7 @@ class CommandLine {
         ->check(CLI::IsMember({"list", "show", "hypotheses", "add"}));
     verb->add_option("ID", evidence_.id, "The observation or hypothesis to show; the package to add an observation of");
     AddJson(verb, evidence_.json);
-    verb->add_option("--ledger", evidence_.ledger, "add: the file to add to, for `check --evidence`");
+    verb->add_option("--ledger", evidence_.ledger, "A file of your own: add adds to it, list and show read it too");
     verb->add_option("--outcome", evidence_.outcome,
                      "add: ok, slow, wrong-numerics, fallback, fail-at-load[:CODE] or fail-at-predict[:CODE]");
     verb->add_option("--device", evidence_.device, "add: as in 'iPhone 17 Pro' or 'Mac M4'");

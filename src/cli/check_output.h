@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check/rule.h"
+#include "check/verdict.h"
 #include "cli/check_settings.h"
 
 namespace milwright::cli {
@@ -15,6 +16,8 @@ namespace milwright::cli {
 std::string Place(const Location& location);
 void PrintFinding(const std::string& path, const Finding& finding);
 nlohmann::ordered_json FindingJson(const Finding& finding);
+void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target);
+nlohmann::ordered_json VerdictJson(const Verdict& verdict, const Target& target);
 /// "PATH: 1 errors, 0 warnings, 2 notes (target any)".
 void PrintCounts(const std::string& path, const std::vector<Finding>& findings, const std::string& target);
 bool AnyAtLeast(const std::vector<Finding>& findings, Severity severity);

@@ -39,17 +39,6 @@ void PrintNeighbours(std::string_view what, const std::vector<Neighbour>& neighb
   }
 }
 
-void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
-  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
-                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
-  if (!verdict.codes.empty()) std::cout << fmt::format("  codes seen: {}\n", fmt::join(verdict.codes, ", "));
-  PrintNeighbours("near", verdict.nearest);
-  PrintNeighbours("otherwise", verdict.contrary);
-  if (!verdict.dismissed.empty()) {
-    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
-  }
-}
-
 Json NeighboursJson(const std::vector<Neighbour>& neighbours) {
   Json json = Json::array();
   for (const Neighbour& neighbour : neighbours) {
@@ -63,17 +52,6 @@ Json NeighboursJson(const std::vector<Neighbour>& neighbours) {
                     {"differences", neighbour.differences}});
   }
   return json;
-}
-
-Json VerdictJson(const Verdict& verdict, const Target& target) {
-  return {{"function", verdict.function},
-          {"verdict", VerdictText(verdict.kind, target)},
-          {"why", verdict.why},
-          {"causes", verdict.causes},
-          {"dismissed", verdict.dismissed},
-          {"codes", verdict.codes},
-          {"nearest", NeighboursJson(verdict.nearest)},
-          {"contrary", NeighboursJson(verdict.contrary)}};
 }
 
 // A package with what is said of it.
@@ -164,6 +142,28 @@ Json FindingJson(const Finding& finding) {
   if (!finding.notes.empty()) json["notes"] = finding.notes;
   if (finding.fix.has_value()) json["fix"] = {{"passes", finding.fix->passes}, {"safe", finding.fix->safe}};
   return json;
+}
+
+void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
+  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
+                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
+  if (!verdict.codes.empty()) std::cout << fmt::format("  codes seen: {}\n", fmt::join(verdict.codes, ", "));
+  PrintNeighbours("near", verdict.nearest);
+  PrintNeighbours("otherwise", verdict.contrary);
+  if (!verdict.dismissed.empty()) {
+    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
+  }
+}
+
+Json VerdictJson(const Verdict& verdict, const Target& target) {
+  return {{"function", verdict.function},
+          {"verdict", VerdictText(verdict.kind, target)},
+          {"why", verdict.why},
+          {"causes", verdict.causes},
+          {"dismissed", verdict.dismissed},
+          {"codes", verdict.codes},
+          {"nearest", NeighboursJson(verdict.nearest)},
+          {"contrary", NeighboursJson(verdict.contrary)}};
 }
 
 void PrintCounts(const std::string& path, const std::vector<Finding>& findings, const std::string& target) {

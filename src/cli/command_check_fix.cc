@@ -2,9 +2,11 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "check/fix.h"
 #include "check/targets.h"
+#include "check/verdict.h"
 #include "cli/check_output.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -20,6 +22,10 @@ Status CheckFixArguments(const CheckArguments& arguments, const CheckSettings& s
     return {ErrorCode::kUsage, "check --fix takes either -o OUT.mlpackage or --in-place, to say where the result goes"};
   }
   if (settings.is_folder) return {ErrorCode::kUsage, "check --fix takes one package, not a folder of them"};
+  const std::string& output = arguments.in_place ? arguments.path : arguments.output;
+  if (!output.ends_with(".mlpackage") && !output.ends_with(".mlpackage/")) {
+    return {ErrorCode::kUsage, fmt::format("check --fix writes a .mlpackage, not '{}'; give one by -o", output)};
+  }
   return Status::Ok();
 }
 
@@ -47,28 +53,71 @@ std::vector<std::string> Inequalities(const CompareReport& report) {
   return lines;
 }
 
-Json FixJson(const FixResult& result, const CompareReport& report) {
+Json AttemptsJson(const FixResult& result) {
   Json attempts = Json::array();
   for (const FixAttempt& attempt : result.attempts) {
-    Json json = {{"finding", FindingJson(attempt.finding)}, {"applied", attempt.applied()}};
+    Json json = {{"finding", FindingJson(attempt.finding)},
+                 {"applied", attempt.applied()},
+                 {"notes", Json::array()},
+                 {"assumptions", Json::array()}};
     if (!attempt.applied()) json["refusal"] = attempt.refusal;
-    Json notes = Json::array();
-    Json assumptions = Json::array();
     for (const PassResult& pass : attempt.results) {
-      for (const std::string& note : pass.report.notes) notes.push_back(note);
-      for (const std::string& note : pass.report.assumptions) assumptions.push_back(note);
+      for (const std::string& note : pass.report.notes) json["notes"].push_back(note);
+      for (const std::string& note : pass.report.assumptions) json["assumptions"].push_back(note);
     }
-    json["notes"] = std::move(notes);
-    json["assumptions"] = std::move(assumptions);
     attempts.push_back(std::move(json));
   }
-  Json findings = Json::array();
-  for (const Finding& finding : result.findings) findings.push_back(FindingJson(finding));
-  return {
-      {"fixes", std::move(attempts)},
-      {"equality", {{"equal", report.equal()}, {"steps", report.steps}, {"differences", Inequalities(report)}}},
-      {"findings", std::move(findings)},
+  return attempts;
+}
+
+// What comes of a fix. Without a pass that was applied there is nothing to compare.
+struct FixOutcome {
+  FixResult fixed;
+  std::optional<CompareReport> comparison;
+  std::vector<Verdict> verdicts;  // on the fixed package; none for target "any"
+
+  [[nodiscard]] bool equal() const { return !comparison.has_value() || comparison->equal(); }
+};
+
+void Print(const FixOutcome& outcome, const std::string& output, const CheckSettings& settings) {
+  PrintAttempts(outcome.fixed);
+  for (const Finding& finding : outcome.fixed.findings) PrintFinding(output, finding);
+  for (const Verdict& verdict : outcome.verdicts) PrintVerdict(output, verdict, *settings.target);
+  PrintCounts(output, outcome.fixed.findings, settings.options.target);
+  if (outcome.comparison.has_value()) {
+    std::cout << fmt::format("{} over {} steps\n", outcome.equal() ? "equal" : "not equal", outcome.comparison->steps);
+  }
+}
+
+Json OutcomeJson(const FixOutcome& outcome, const CheckSettings& settings) {
+  Json json = {{"fixes", AttemptsJson(outcome.fixed)}, {"equality", Json()}, {"findings", Json::array()}};
+  if (outcome.comparison.has_value()) {
+    json["equality"] = {{"equal", outcome.equal()},
+                        {"steps", outcome.comparison->steps},
+                        {"differences", Inequalities(*outcome.comparison)}};
+  }
+  for (const Finding& finding : outcome.fixed.findings) json["findings"].push_back(FindingJson(finding));
+  for (const Verdict& verdict : outcome.verdicts) json["verdicts"].push_back(VerdictJson(verdict, *settings.target));
+  return json;
+}
+
+Result<FixOutcome> FixAndCompare(const ModelSpec& model, const CheckArguments& arguments,
+                                 const CheckSettings& settings) {
+  const auto accepted = [&settings](const Finding& finding) {
+    return settings.baseline.has_value() && settings.baseline->Accepts(finding, {});
   };
+  MW_ASSIGN_OR_RETURN(FixResult fixed, ApplyFixes(model, {.check = settings.options, .accepted = accepted}));
+  FixOutcome outcome{std::move(fixed), std::nullopt, {}};
+  const std::vector<PassUse> uses = outcome.fixed.uses();
+  if (!uses.empty()) {
+    const int steps = arguments.steps > 0 ? arguments.steps : StepsToProve(model, outcome.fixed);
+    MW_ASSIGN_OR_RETURN(outcome.comparison, CompareRewritten(model, outcome.fixed.model, uses, steps));
+  }
+  if (settings.target->name != "any") {
+    outcome.verdicts = JudgeModel(outcome.fixed.model, *settings.target, settings.observations, outcome.fixed.findings);
+  }
+  std::erase_if(outcome.fixed.findings, accepted);
+  return outcome;
 }
 
 }  // namespace
@@ -78,34 +127,26 @@ int CheckAndFix(const CheckArguments& arguments, const CheckSettings& settings) 
   const std::string output = arguments.in_place ? arguments.path : arguments.output;
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
-  const auto accepted = [&settings](const Finding& finding) {
-    return settings.baseline.has_value() && settings.baseline->Accepts(finding, {});
-  };
-  auto result = ApplyFixes(*model, {.check = settings.options, .accepted = accepted});
-  if (!result.ok()) return Fail(result.status().WithContext(arguments.path));
-  std::erase_if(result->findings, accepted);
-  const int steps = arguments.steps > 0 ? arguments.steps : StepsToProve(*model, *result);
-  const auto report = CompareRewritten(*model, result->model, result->uses(), steps);
-  if (!report.ok()) return Fail(report.status().WithContext(arguments.path));
-  const bool equal = report->equal();
+  const auto outcome = FixAndCompare(*model, arguments, settings);
+  if (!outcome.ok()) return Fail(outcome.status().WithContext(arguments.path));
   if (arguments.json) {
-    Json json = {
-        {"path", arguments.path}, {"target", settings.options.target}, {"written", equal ? Json(output) : Json()}};
-    json.update(FixJson(*result, *report));
+    Json json = {{"path", arguments.path},
+                 {"target", settings.options.target},
+                 {"written", outcome->equal() ? Json(output) : Json()}};
+    json.update(OutcomeJson(*outcome, settings));
     std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
-    PrintAttempts(*result);
-    for (const Finding& finding : result->findings) PrintFinding(output, finding);
-    PrintCounts(output, result->findings, settings.options.target);
-    std::cout << fmt::format("{} over {} steps\n", equal ? "equal" : "not equal", report->steps);
+    Print(*outcome, output, settings);
   }
-  if (!equal) {
-    for (const std::string& line : Inequalities(*report)) std::cerr << "milwright: not equal: " << line << "\n";
+  if (!outcome->equal()) {
+    for (const std::string& line : Inequalities(*outcome->comparison)) {
+      std::cerr << "milwright: not equal: " << line << "\n";
+    }
     std::cerr << fmt::format("milwright: {} is not written\n", output);
     return kFindings;
   }
-  if (const Status status = WriteModel(result->model, output); !status.ok()) return Fail(status);
-  return AnyAtLeast(result->findings, settings.fail_on) ? kFindings : kFine;
+  if (const Status status = WriteModel(outcome->fixed.model, output); !status.ok()) return Fail(status);
+  return AnyAtLeast(outcome->fixed.findings, settings.fail_on) ? kFindings : kFine;
 }
 
 }  // namespace milwright::cli

@@ -178,7 +178,12 @@ int AddObservation(const EvidenceArguments& arguments) {
 
 int Evidence(const EvidenceArguments& arguments) {
   if (arguments.what == "add") return AddObservation(arguments);
-  const Ledger& ledger = BuiltInLedger();
+  Ledger ledger = BuiltInLedger();
+  if (!arguments.ledger.empty()) {
+    auto observations = GatherObservations({arguments.ledger});
+    if (!observations.ok()) return Fail(observations.status());
+    ledger.observations = *std::move(observations);
+  }
   if (arguments.what == "show") return Show(arguments, ledger);
   Json json = Json::array();
   std::vector<std::vector<std::string>> rows;

@@ -217,7 +217,8 @@ struct EvidenceArguments {
   std::string what;  ///< list, show, hypotheses, add
   std::string id;    ///< of show: an observation or a hypothesis; of add: a package
   bool json = false;
-  std::string ledger;  ///< of add, as everything below
+  std::string ledger;  ///< a file of one's own
+  // Of add:
   std::string outcome;
   std::string device;
   std::string os;

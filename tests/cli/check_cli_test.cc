@@ -41,6 +41,7 @@ TEST(CheckCli, FixSaysWhereItWrites) {
   EXPECT_THAT(nowhere.text, HasSubstr("-o OUT.mlpackage or --in-place"));
   EXPECT_EQ(Milwright("check --fix --in-place -o x.mlpackage " + Aliased()).code, 2);
   EXPECT_EQ(Milwright("check -o x.mlpackage " + Aliased()).code, 2);
+  EXPECT_EQ(Milwright("check --fix -o x.mlmodel " + Aliased()).code, 2);
   EXPECT_EQ(Milwright("check --fix -o x.mlpackage --target nothing " + Aliased()).code, 2);
 }
 
@@ -51,6 +52,9 @@ TEST(CheckCli, FixFailsOnWhatRemains) {
   const std::string order = (testing::DataDir() / "state-semantics/T02.mlpackage").string();  // MW210
   EXPECT_EQ(Milwright("check --fix --fail-on warning -o " + out + " " + order).code, 1);
   EXPECT_TRUE(std::filesystem::exists(out));
+  const Output nothing = Milwright("check --fix -o " + out + " " + Package("b_slice"));
+  EXPECT_EQ(nothing.code, 0) << nothing.text;
+  EXPECT_THAT(nothing.text, HasSubstr("no warning or error has a fix that is applied by itself"));
   const Output json = Milwright("check --fix --json -o " + out + " " + Aliased());
   EXPECT_EQ(json.code, 0);
   EXPECT_THAT(json.text, HasSubstr("\"applied\": true"));
@@ -71,6 +75,9 @@ TEST(CheckCli, EvidenceOfOnesOwn) {
   EXPECT_EQ(Milwright(add + " --outcome ok --id b_slice-cpuAndNeuralEngine").code, 2);
   EXPECT_EQ(Milwright(add).code, 2);
   EXPECT_EQ(Milwright(add + " --outcome perhaps").code, 2);
+  EXPECT_EQ(Milwright("evidence show b_slice-cpuAndNeuralEngine").code, 2);
+  EXPECT_THAT(Milwright("evidence show b_slice-cpuAndNeuralEngine --ledger " + ledger).text, HasSubstr("one run"));
+  EXPECT_THAT(Milwright("evidence list --ledger " + ledger).text, HasSubstr("b_slice-cpuAndNeuralEngine-2"));
   const std::string check = "check " + Package("b_slice") + " --target ane-macos26";
   const Output with = Milwright(check + " --evidence " + ledger);
   EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine (fail 0x1d"));
