@@ -143,7 +143,11 @@ class CommandLine {
     verb->add_option("--fail-on", check_.fail_on, "Exit with 1 from this severity on: note, warning, error")
         ->check(CLI::IsMember({"note", "warning", "error"}))
         ->capture_default_str();
-    AddJson(verb, check_.json);
+    auto* format = verb->add_option("--format", check_.format, "text, json, sarif (2.1.0), github or html")
+                       ->check(CLI::IsMember({"text", "json", "sarif", "github", "html"}))
+                       ->capture_default_str();
+    verb->add_option("-o,--output", check_.output, "Write the report to this file, and one line to the terminal");
+    verb->add_flag("--json", check_.json, "The same as --format json")->excludes(format);
   }
 
   void AddExplain() {

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "base/file_io.h"
+#include "check/report.h"
 #include "check/rule.h"
 #include "check/targets.h"
 #include "check/verdict.h"
@@ -14,78 +15,6 @@
 namespace milwright::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Style StyleOf(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return Style::kRed;
-    case Severity::kWarning:
-      return Style::kYellow;
-    default:
-      return Style::kCyan;
-  }
-}
-
-std::string Place(const Location& location) {
-  std::string place = !location.op_path.empty() ? location.op_path : location.function;
-  if (!location.value.empty() && location.op_path.empty()) place += (place.empty() ? "" : "/") + location.value;
-  return place;
-}
-
-void PrintFinding(const std::string& path, const Finding& finding) {
-  const Rule* rule = FindRule(finding.id);
-  std::cout << fmt::format("{}: {}: {}: {} [{} {}]\n", path, Place(finding.location),
-                           Styled(SeverityName(finding.severity), StyleOf(finding.severity)), finding.message,
-                           finding.id, rule->slug);
-  for (const std::string& note : finding.notes) std::cout << "  note: " << note << "\n";
-  if (finding.fix.has_value()) {
-    std::cout << fmt::format("  fix: milwright rewrite {} -o FIXED.mlpackage --pass '{}'\n", path, finding.fix->passes);
-  }
-}
-
-void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
-  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
-                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
-  for (const Neighbour& neighbour : verdict.nearest) {
-    const Observation& row = *neighbour.observation;
-    std::cout << fmt::format(
-        "  near: {} ({}{}{}), {}\n", row.id, row.outcome.status, row.outcome.code.empty() ? "" : " ", row.outcome.code,
-        neighbour.differences.empty() ? "equal in all features compared"
-                                      : fmt::format("differs in {}", fmt::join(neighbour.differences, ", ")));
-  }
-  if (!verdict.dismissed.empty()) {
-    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
-  }
-}
-
-Json VerdictJson(const Verdict& verdict, const Target& target) {
-  Json nearest = Json::array();
-  for (const Neighbour& neighbour : verdict.nearest) {
-    nearest.push_back(
-        {{"id", neighbour.observation->id}, {"distance", neighbour.distance}, {"differences", neighbour.differences}});
-  }
-  return {{"function", verdict.function},
-          {"verdict", VerdictText(verdict.kind, target)},
-          {"why", verdict.why},
-          {"causes", verdict.causes},
-          {"dismissed", verdict.dismissed},
-          {"nearest", nearest}};
-}
-
-Json FindingJson(const Finding& finding) {
-  Json json = {{"id", finding.id},
-               {"slug", FindRule(finding.id)->slug},
-               {"severity", SeverityName(finding.severity)},
-               {"function", finding.location.function},
-               {"op", finding.location.op_path},
-               {"value", finding.location.value},
-               {"message", finding.message}};
-  if (!finding.notes.empty()) json["notes"] = finding.notes;
-  if (finding.fix.has_value()) json["fix"] = {{"passes", finding.fix->passes}, {"safe", finding.fix->safe}};
-  return json;
-}
-
 int UnknownTarget(const std::string& name) {
   std::vector<std::string> known;
   for (const Target& target : AllTargets()) known.emplace_back(target.name);
@@ -93,6 +22,20 @@ int UnknownTarget(const std::string& name) {
   return Fail(Status(ErrorCode::kUsage,
                      fmt::format("there is no target '{}'; {}", name,
                                  nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
+}
+
+// Prints the report, or writes it to --output and prints where it went.
+Status ShowReport(const Report& report, const CheckArguments& arguments) {
+  const ReportFormat format = *ReportFormatFromName(arguments.json ? "json" : arguments.format);
+  if (arguments.output.empty()) {
+    std::cout << WriteReport(report, format, UseColor());
+    return {};
+  }
+  MW_RETURN_IF_ERROR(WriteFileAtomically(arguments.output, WriteReport(report, format)));
+  std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {}); {}\n", arguments.path,
+                           report.Count(Severity::kError), report.Count(Severity::kWarning),
+                           report.Count(Severity::kNote), report.target, arguments.output);
+  return {};
 }
 
 }  // namespace
@@ -110,19 +53,9 @@ int Check(const CheckArguments& arguments) {
       target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
   const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
   const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
-  if (arguments.json) {
-    Json json = {{"path", arguments.path}, {"target", arguments.target}, {"findings", Json::array()}};
-    for (const Finding& finding : findings) json["findings"].push_back(FindingJson(finding));
-    for (const Verdict& verdict : verdicts) json["verdicts"].push_back(VerdictJson(verdict, *target));
-    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  } else {
-    for (const Finding& finding : findings) PrintFinding(arguments.path, finding);
-    for (const Verdict& verdict : verdicts) PrintVerdict(arguments.path, verdict, *target);
-    const auto count = [&](Severity severity) { return std::ranges::count(findings, severity, &Finding::severity); };
-    std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {})\n", arguments.path,
-                             count(Severity::kError), count(Severity::kWarning), count(Severity::kNote),
-                             arguments.target);
-  }
+  const Status shown = ShowReport(
+      CollectReport(*model, {arguments.path, MILWRIGHT_VERSION, target, *observations}, findings, verdicts), arguments);
+  if (!shown.ok()) return Fail(shown);
   return fails ? kFindings : kFine;
 }
 

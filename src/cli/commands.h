@@ -67,7 +67,9 @@ struct CheckArguments {
   std::string target = "any";
   std::string fail_on = "error";
   std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
-  bool json = false;
+  std::string format = "text";        ///< text, json, sarif, github, html
+  std::string output;                 ///< empty: stdout
+  bool json = false;                  ///< the same as format "json"
 };
 int Check(const CheckArguments& arguments);
 
