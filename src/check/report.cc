@@ -141,7 +141,7 @@ ReportObservation CollectObservation(const Observation& row) {
   }
   entry.outcome = row.outcome.status;
   if (!row.outcome.stage.empty() && row.outcome.stage != "unknown") entry.outcome += " at " + row.outcome.stage;
-  if (!row.outcome.code.empty()) entry.outcome += " (" + row.outcome.code + ")";
+  if (!row.outcome.code.empty()) entry.outcome += " " + row.outcome.code;
   entry.strength = row.strength;
   entry.date = row.date;
   entry.source_title = row.source_title;

@@ -111,7 +111,7 @@ struct ReportVerdict {
 struct ReportObservation {
   std::string model;
   std::string environment;  ///< device, OS and compute units
-  std::string outcome;      ///< "fail at load (-14)"
+  std::string outcome;      ///< "fail at load -14"
   std::string strength;
   std::string date;
   std::string source_title;

@@ -327,7 +327,6 @@ std::string PlacementDetails(const ReportFunction& function, size_t index) {
         "third says too little.</p>",
         Share(scaled), share.total_us);
   }
-  if (placement.tied) html += "<p>Another placement costs the same: Core ML may choose either.</p>";
   for (const std::string& note : placement.notes) html += fmt::format("<p class=\"quiet\">{}</p>", Html(note));
   return html + SegmentTable(function) + Reasons(placement);
 }

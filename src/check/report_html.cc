@@ -13,6 +13,7 @@ namespace milwright {
 namespace {
 
 constexpr size_t kShownObservations = 40;
+constexpr size_t kShownPlaces = 6;  // of a rule, before the others fold away
 
 std::string Code(std::string_view text) { return fmt::format("<code>{}</code>", Html(text)); }
 
@@ -101,6 +102,13 @@ std::string Link(const ReportObservation& row) {
   return fmt::format("<a href=\"{}\" rel=\"noreferrer noopener\">{}</a>", Html(row.source_url), title);
 }
 
+// Whether two functions have the same verdict for the same reasons.
+bool IsSameVerdict(const ReportVerdict& a, const ReportVerdict& b) {
+  return a.kind == b.kind && a.why == b.why && a.causes == b.causes && a.dismissed == b.dismissed &&
+         std::ranges::equal(a.nearest, b.nearest, {}, &ReportNeighbour::id, &ReportNeighbour::id) &&
+         std::ranges::equal(a.nearest, b.nearest, {}, &ReportNeighbour::differences, &ReportNeighbour::differences);
+}
+
 class HtmlWriter {
  public:
   explicit HtmlWriter(const Report& report) : report_(report) {
@@ -161,14 +169,25 @@ class HtmlWriter {
           "<p>No verdict: target {} is no compute unit in particular. Choose one with <code>--target</code>.</p>",
           Code(report_.target));
     }
-    for (const ReportVerdict& verdict : report_.verdicts) WriteVerdict(verdict);
+    // Functions that fare alike share an entry.
+    std::vector<bool> done(report_.verdicts.size());
+    for (size_t i = 0; i < report_.verdicts.size(); ++i) {
+      if (done[i]) continue;
+      std::string functions;
+      for (size_t j = i; j < report_.verdicts.size(); ++j) {
+        if (!IsSameVerdict(report_.verdicts[i], report_.verdicts[j])) continue;
+        done[j] = true;
+        functions += (functions.empty() ? "" : ", ") + Code(report_.verdicts[j].function);
+      }
+      WriteVerdict(report_.verdicts[i], functions);
+    }
     html_ += "</section>\n";
   }
 
-  void WriteVerdict(const ReportVerdict& verdict) {
+  void WriteVerdict(const ReportVerdict& verdict, const std::string& functions) {
     const SeverityLook look = LookOf(verdict.kind);
-    html_ += fmt::format("<article class=\"verdict {}\"><h3>{} {}</h3><p>{}</p>", look.css, Code(verdict.function),
-                         Badge(look, verdict.text), Html(verdict.why));
+    html_ += fmt::format("<article class=\"verdict {}\"><h3><span class=\"functions\">{}</span> {}</h3><p>{}</p>",
+                         look.css, functions, Badge(look, verdict.text), Html(verdict.why));
     WriteExplanations(verdict);
     WriteNearest(verdict);
     if (!verdict.dismissed.empty()) {
@@ -293,6 +312,20 @@ class HtmlWriter {
     html_ += fmt::format("<article class=\"finding {}\" id=\"{}\"><h3>{} <code>{}</code> {}</h3>", look.css, Html(id),
                          Badge(look, SeverityName(first.severity)), Html(id), rule != nullptr ? rule->slug : "");
     if (rule != nullptr) html_ += fmt::format("<p class=\"summary\">{}</p>", Html(rule->summary));
+    const size_t shown = group.size() > kShownPlaces + 3 ? kShownPlaces : group.size();
+    WritePlaces(std::span(group).first(shown));
+    if (shown < group.size()) {
+      html_ += fmt::format("<details><summary>{}</summary>", Counted(group.size() - shown, "more place"));
+      WritePlaces(std::span(group).subspan(shown));
+      html_ += "</details>";
+    }
+    WriteOnce("note", group);
+    WriteFixes(group);
+    if (rule != nullptr) WriteEvidence(*rule);
+    html_ += "</article>\n";
+  }
+
+  void WritePlaces(std::span<const ReportFinding* const> group) {
     html_ += "<ul class=\"places\">";
     for (const ReportFinding* entry : group) {
       const std::string place = PlaceOf(entry->finding.location);
@@ -300,10 +333,6 @@ class HtmlWriter {
                            Html(entry->finding.message));
     }
     html_ += "</ul>";
-    WriteOnce("note", group);
-    WriteFixes(group);
-    if (rule != nullptr) WriteEvidence(*rule);
-    html_ += "</article>\n";
   }
 
   // The notes of a group's findings, each different one once.

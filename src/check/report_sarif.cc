@@ -151,12 +151,22 @@ Json RelatedLocations(const Report& report, const Rule& rule) {
   return related;
 }
 
+// A SARIF fix must replace bytes of a file, and a rewrite of a program does not come down to that: the description says
+// what to run, and the replacement that the schema asks for is empty.
+Json FixJson(const Report& report, const ReportFinding& entry) {
+  const Json replacement = {{"deletedRegion", {{"byteOffset", 0}, {"byteLength", 0}}}};
+  return {
+      {"description", {{"text", "Run: " + entry.command}, {"markdown", fmt::format("Run: `{}`", entry.command)}}},
+      {"artifactChanges",
+       Json::array({{{"artifactLocation", ArtifactLocation(report)}, {"replacements", Json::array({replacement})}}})},
+      {"properties", {{"passes", entry.finding.fix->passes}, {"safe", entry.finding.fix->safe}}}};
+}
+
 Json ResultJson(const Report& report, const ReportFinding& entry, size_t rule_index) {
   const Finding& finding = entry.finding;
   std::string text = finding.message;
   if (text.empty() || text.back() != '.') text += '.';
   for (const std::string& note : finding.notes) text += fmt::format("\nNote: {}.", note);
-  if (!entry.command.empty()) text += fmt::format("\nFix: {}", entry.command);
   Json location = {{"physicalLocation", PhysicalLocation(report)}};
   if (Json logical = LogicalLocations(finding.location); !logical.empty()) {
     location["logicalLocations"] = std::move(logical);
@@ -175,10 +185,7 @@ Json ResultJson(const Report& report, const ReportFinding& entry, size_t rule_in
   }
   json["partialFingerprints"] = {{"milwrightPlace/v1", Fingerprint(finding)}};
   json["properties"]["notes"] = finding.notes;
-  if (finding.fix.has_value()) {
-    json["properties"]["fix"] = {
-        {"passes", finding.fix->passes}, {"safe", finding.fix->safe}, {"command", entry.command}};
-  }
+  if (finding.fix.has_value()) json["fixes"] = Json::array({FixJson(report, entry)});
   return json;
 }
 
@@ -214,7 +221,9 @@ std::string WriteSarifReport(const Report& report) {
           {"rules", std::move(rules)}}}}},
       {"automationDetails", {{"id", fmt::format("milwright/check/{}/", report.target)}}},
       {"invocations", Json::array({{{"executionSuccessful", true}}})},
-      {"artifacts", Json::array({{{"location", {{"uri", UriOf(report.path)}}}}})},
+      {"artifacts", Json::array({{{"location", {{"uri", UriOf(report.path)}}},
+                                  {"description", {{"text", "The package that was checked"}}},
+                                  {"roles", Json::array({"analysisTarget"})}}})},
       {"columnKind", "utf16CodeUnits"},
       {"results", std::move(results)},
       {"properties", {{"target", report.target}, {"verdicts", VerdictsJson(report)}}},
