@@ -173,6 +173,7 @@ class EvidenceCollector {
     if (const HypothesisRecord* record = BuiltInLedger().FindHypothesis(hypothesis.id); record != nullptr) {
       entry.statement = record->statement;
       entry.status = record->status;
+      if (!record->refuted_as.empty()) entry.status += " as " + record->refuted_as;
     }
     entry.supported_by = ObservationsThat(Bearing::kSupports, hypothesis, observations_);
     entry.contradicted_by = ObservationsThat(Bearing::kContradicts, hypothesis, observations_);

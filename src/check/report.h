@@ -121,7 +121,7 @@ struct ReportObservation {
 
 struct ReportHypothesis {
   std::string statement;
-  std::string status;
+  std::string status;                     ///< "open", "well-supported", "refuted as sufficient cause"
   std::vector<std::string> supported_by;  ///< ids of observations, by all observations that the check was given
   std::vector<std::string> contradicted_by;
 };

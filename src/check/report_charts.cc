@@ -14,6 +14,20 @@ namespace {
 
 constexpr size_t kTableRows = 200;  // the tables under figures name so many rows, and the number of the others
 
+std::string_view UnitText(ComputeUnit unit) {
+  switch (unit) {
+    case ComputeUnit::kCpu:
+      return "CPU";
+    case ComputeUnit::kGpu:
+      return "GPU";
+    case ComputeUnit::kAne:
+      return "Neural Engine";
+    case ComputeUnit::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
 // The position of an operation on a time line of `length`, in percent: the middle of its share.
 double Percent(size_t position, size_t length) {
   return length == 0 ? 0 : 100.0 * (static_cast<double>(position) + 0.5) / static_cast<double>(length);
@@ -69,7 +83,8 @@ std::string Lane(const ReportState& state, const ReportFunction& function, const
   const size_t writes = CountAccesses(state, true);
   return fmt::format(
       "<div class=\"lane\"><div class=\"lane-label\"><code>{}</code><span>{}</span></div>"
-      "<svg class=\"lane-chart\" role=\"img\" aria-labelledby=\"{}-t {}-d\"><title id=\"{}-t\">State {}</title>"
+      "<svg class=\"lane-chart\" role=\"img\" aria-labelledby=\"{}-t\" aria-describedby=\"{}-d\"><title "
+      "id=\"{}-t\">State {}</title>"
       "<desc id=\"{}-d\">{} and {} along {} operations; update form {}.</desc>"
       "<line class=\"lane-line\" x1=\"0\" x2=\"100%\" y1=\"23\" y2=\"23\"/>{}{}</svg></div>",
       Html(state.name), Html(UpdateText(state)), id, id, id, Html(state.name), id, Counted(reads, "read"),
@@ -89,9 +104,8 @@ std::string Strip(const ReportPlacement& placement, size_t length, const std::st
         "<g><title>Segment {}: {} on {}, {} to {}, {:.2f} us</title>"
         "<rect class=\"unit-{}\" x=\"{:.3f}%\" width=\"{:.3f}%\" y=\"4\" height=\"26\"/>"
         "<rect fill=\"url(#hatch-{})\" x=\"{:.3f}%\" width=\"{:.3f}%\" y=\"4\" height=\"26\"/></g>",
-        i + 1, Counted(segment.count, "operation"), ComputeUnitName(segment.unit), Html(segment.first),
-        Html(segment.last), segment.us, ComputeUnitName(segment.unit), x, width, ComputeUnitName(segment.unit), x,
-        width);
+        i + 1, Counted(segment.count, "operation"), UnitText(segment.unit), Html(segment.first), Html(segment.last),
+        segment.us, ComputeUnitName(segment.unit), x, width, ComputeUnitName(segment.unit), x, width);
     if (i > 0) {
       rects += fmt::format("<line class=\"boundary\" x1=\"{:.3f}%\" x2=\"{:.3f}%\" y1=\"0\" y2=\"34\"/>", x, x);
     }
@@ -107,7 +121,8 @@ std::string Strip(const ReportPlacement& placement, size_t length, const std::st
   const PlanShare& share = placement.share;
   return fmt::format(
       "<div class=\"lane\"><div class=\"lane-label\"><strong>Placement</strong><span>{}, {}</span></div>"
-      "<svg class=\"strip-chart\" role=\"img\" aria-labelledby=\"{}-t {}-d\"><title id=\"{}-t\">Predicted placement"
+      "<svg class=\"strip-chart\" role=\"img\" aria-labelledby=\"{}-t\" aria-describedby=\"{}-d\"><title "
+      "id=\"{}-t\">Predicted placement"
       "</title><desc id=\"{}-d\">{} of {} dispatchable operations on the ANE ({}), in {}; {} of states have no unit."
       "</desc>{}{}</svg></div>",
       Counted(placement.segments.size(), "segment"),
@@ -151,7 +166,7 @@ std::string Legend(const ReportFunction& function) {
       entries += LegendEntry(fmt::format("<rect class=\"unit-{}\" width=\"22\" height=\"16\"/>"
                                          "<rect fill=\"url(#hatch-{})\" width=\"22\" height=\"16\"/>",
                                          name, name),
-                             unit == ComputeUnit::kAne ? "Neural Engine" : name);
+                             UnitText(unit));
     }
     entries += LegendEntry("<line class=\"state-op\" x1=\"11\" x2=\"11\" y1=\"3\" y2=\"13\"/>", "state op, no unit");
   }
@@ -195,7 +210,7 @@ std::string CostStrip(const ReportPlacement& placement, const std::string& id) {
         "<rect class=\"unit-{}\" x=\"{:.3f}%\" width=\"{:.3f}%\" y=\"0\" height=\"26\"/>"
         "<rect fill=\"url(#hatch-{})\" x=\"{:.3f}%\" width=\"{:.3f}%\" y=\"0\" height=\"26\"/>"
         "<rect class=\"scaled\" x=\"{:.3f}%\" width=\"{:.3f}%\" y=\"29\" height=\"5\"/></g>",
-        segment.us, unit, segment.scaled_us, unit, at, width, unit, at, width, at, scaled);
+        segment.us, UnitText(segment.unit), segment.scaled_us, unit, at, width, unit, at, width, at, scaled);
     at += width;
   }
   return fmt::format(
@@ -213,7 +228,7 @@ std::string SegmentTable(const ReportFunction& function) {
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td><code>{}</code> … <code>{}</code></td>"
         "<td class=\"number\">{}{:.2f}</td><td class=\"number\">{}</td></tr>",
-        i + 1, ComputeUnitName(segment.unit), segment.count, Html(segment.first), Html(segment.last),
+        i + 1, UnitText(segment.unit), segment.count, Html(segment.first), Html(segment.last),
         segment.scaled > 0 ? "~" : "", segment.us, segment.scaled);
   }
   return fmt::format(

@@ -214,7 +214,7 @@ class HtmlWriter {
           "{} against; status {}</p>",
           Html(cause), Code(cause), Html(hypothesis.statement), hypothesis.supported_by.size(),
           hypothesis.contradicted_by.size(), Html(hypothesis.status));
-      WriteObservations("Observations for it", hypothesis.supported_by);
+      WriteObservations("Observations for it", hypothesis.supported_by, true);
       std::set<std::string> rules;
       for (const ReportFinding& entry : report_.findings) {
         const Rule* rule = FindRule(entry.finding.id);
@@ -249,7 +249,8 @@ class HtmlWriter {
     html_ += "</tbody></table></div></details>";
   }
 
-  void WriteObservations(std::string_view title, const std::vector<std::string>& ids) {
+  // `brief`: without the caveats, for narrow columns.
+  void WriteObservations(std::string_view title, const std::vector<std::string>& ids, bool brief = false) {
     if (ids.empty()) return;
     html_ += fmt::format("<details><summary>{} ({})</summary><ul class=\"observations\">", title, ids.size());
     for (size_t i = 0; i < std::min(ids.size(), kShownObservations); ++i) {
@@ -259,7 +260,7 @@ class HtmlWriter {
       html_ += fmt::format("<li><code>{}</code>: {}; {}. <span class=\"source\">{}, {}{}{}</span>{}</li>", Html(ids[i]),
                            Html(observation.outcome), Html(observation.environment), Html(observation.strength),
                            Html(observation.date), observation.date.empty() ? "" : ", ", Link(observation),
-                           observation.caveats.empty()
+                           brief || observation.caveats.empty()
                                ? ""
                                : fmt::format(" <span class=\"source\">{}</span>", Html(observation.caveats)));
     }

@@ -19,11 +19,11 @@ export const launch = () => chromium.launch({
 
 export const fixture = (name) => join(root, "tests/data", name);
 
-/// The example checkpoint with a decode and a prefill function of 256 rows, which is partly placed on the ANE.
+/// The example checkpoint with a prefill function of 256 rows and a decode function, which is partly placed on the ANE.
 export function buildExample() {
   const folder = join(work, "qwen3");
   execFileSync(milwright, ["build", join(root, "examples/qwen3-jacobean"), "-o", folder, "--functions",
-    "decode,prefill:256", "--context-length", "2048"]);
+    "prefill:256,decode", "--context-length", "2048"]);
   return join(folder, "model.mlpackage");
 }
 

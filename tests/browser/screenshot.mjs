@@ -4,7 +4,7 @@ import { buildExample, launch, report } from "./reports.mjs";
 
 const package_path = buildExample();
 const browser = await launch();
-const page = await browser.newPage({ viewport: { width: 1120, height: 1740 }, colorScheme: "light" });
+const page = await browser.newPage({ viewport: { width: 1120, height: 1500 }, colorScheme: "light" });
 await page.goto(report("model.mlpackage", "ane-ios26", dirname(package_path)));
 await page.evaluate(() => document.fonts.ready);
 await page.screenshot({ path: process.argv[2] });
