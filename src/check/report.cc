@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 
@@ -216,6 +217,52 @@ int64_t Report::DenseWeightBytes() const {
                          [](int64_t sum, const WeightTotal& total) { return sum + total.dense_bytes; });
 }
 
+size_t ReportSet::Count(Severity severity) const {
+  return std::accumulate(packages.begin(), packages.end(), size_t{0},
+                         [severity](size_t sum, const Report& report) { return sum + report.Count(severity); });
+}
+
+Report CombineReports(const ReportSet& set) {
+  Report all;
+  all.path = set.path;
+  for (const Report& report : set.packages) {
+    all.version = report.version;
+    all.target = report.target;
+    all.target_summary = report.target_summary;
+    const std::string package = std::filesystem::path(report.path).filename().string();
+    for (ReportFinding entry : report.findings) {
+      entry.finding.location = {package, PlaceOf(entry.finding.location), {}};
+      entry.finding.location.op_path = fmt::format("{}: {}", package, entry.finding.location.op_path);
+      all.findings.push_back(std::move(entry));
+    }
+    for (ReportVerdict verdict : report.verdicts) {
+      verdict.function = fmt::format("{}: {}", package, verdict.function);
+      all.verdicts.push_back(std::move(verdict));
+    }
+    for (ReportFunction function : report.functions) {
+      function.package = package;
+      function.name = fmt::format("{}: {}", package, function.name);
+      all.functions.push_back(std::move(function));
+    }
+    for (const WeightTotal& total : report.weights) {
+      const auto same = std::ranges::find(all.weights, total.format, &WeightTotal::format);
+      if (same == all.weights.end()) {
+        all.weights.push_back(total);
+        continue;
+      }
+      same->count += total.count;
+      same->elements += total.elements;
+      same->stored_bytes += total.stored_bytes;
+      same->dense_bytes += total.dense_bytes;
+    }
+    all.hypotheses.insert(report.hypotheses.begin(), report.hypotheses.end());
+    all.observations.insert(report.observations.begin(), report.observations.end());
+  }
+  std::ranges::stable_sort(all.findings, std::greater<>(),
+                           [](const ReportFinding& entry) { return entry.finding.severity; });
+  return all;
+}
+
 Report CollectReport(const ModelSpec& model, const ReportSource& source, std::span<const Finding> findings,
                      std::span<const Verdict> verdicts) {
   Report report;
@@ -223,7 +270,6 @@ Report CollectReport(const ModelSpec& model, const ReportSource& source, std::sp
   report.version = source.version;
   report.target = source.target->name;
   report.target_summary = source.target->summary;
-  report.weights = ReportWeights(model.program);
   EvidenceCollector evidence(source.observations, report);
   for (const Finding& finding : findings) {
     ReportFinding& entry = report.findings.emplace_back(ReportFinding{finding, {}});
@@ -242,6 +288,8 @@ Report CollectReport(const ModelSpec& model, const ReportSource& source, std::sp
     for (const std::string& id : entry.dismissed) evidence.Add(id);
     for (const ReportNeighbour& neighbour : entry.nearest) evidence.Add(neighbour.id);
   }
+  if (!source.whole) return report;
+  report.weights = ReportWeights(model.program);
   for (const auto& function : model.program.functions()) {
     report.functions.push_back(CollectFunction(model, *function, report.target));
   }
@@ -254,20 +302,23 @@ std::optional<ReportFormat> ReportFormatFromName(std::string_view name) {
   return it != kNames.end() ? std::optional(static_cast<ReportFormat>(it - kNames.begin())) : std::nullopt;
 }
 
-std::string WriteReport(const Report& report, ReportFormat format, bool color) {
+std::string WriteReports(const ReportSet& set, ReportFormat format, bool color) {
+  std::string text;
   switch (format) {
     case ReportFormat::kText:
-      return WriteTextReport(report, color);
-    case ReportFormat::kJson:
-      return WriteJsonReport(report);
-    case ReportFormat::kSarif:
-      return WriteSarifReport(report);
-    case ReportFormat::kGithub:
-      return WriteGithubReport(report);
-    case ReportFormat::kHtml:
+      for (const Report& report : set.packages) text += WriteTextReport(report, color);
       break;
+    case ReportFormat::kJson:
+      return WriteJsonReport(set);
+    case ReportFormat::kSarif:
+      return WriteSarifReport(set);
+    case ReportFormat::kGithub:
+      for (const Report& report : set.packages) text += WriteGithubReport(report);
+      break;
+    case ReportFormat::kHtml:
+      return WriteHtmlReport(set.is_folder || set.packages.size() != 1 ? CombineReports(set) : set.packages.front());
   }
-  return WriteHtmlReport(report);
+  return text;
 }
 
 std::string PlaceOf(const Location& location) {

@@ -80,6 +80,7 @@ struct ReportBudget {
 };
 
 struct ReportFunction {
+  std::string package;  ///< only in a combined report (CombineReports)
   std::string name;
   std::string opset;
   bool is_default = false;
@@ -150,11 +151,24 @@ struct Report {
   [[nodiscard]] int64_t DenseWeightBytes() const;
 };
 
+/// What one run of `check` reports: one package, or those of a folder (the chunks of a model, say).
+struct ReportSet {
+  std::string path;  ///< as given
+  bool is_folder = false;
+  std::vector<Report> packages;
+
+  [[nodiscard]] size_t Count(Severity severity) const;
+};
+
+/// The reports of a folder as one, in which functions, verdicts and places start with their package's name.
+Report CombineReports(const ReportSet& set);
+
 struct ReportSource {
   std::string path;
   std::string version;
   const Target* target = nullptr;
   std::span<const Observation> observations;
+  bool whole = true;  ///< functions and weights too, which only some formats show (ShowsProgram)
 };
 
 /// Collects the report on `model` from what a check found. Places nothing for targets without a placement model.
@@ -164,16 +178,20 @@ Report CollectReport(const ModelSpec& model, const ReportSource& source, std::sp
 enum class ReportFormat : uint8_t { kText, kJson, kSarif, kGithub, kHtml };
 /// "text", "json", "sarif", "github", "html"
 std::optional<ReportFormat> ReportFormatFromName(std::string_view name);
+/// Whether a format shows states, placement and budget: what takes time to collect.
+constexpr bool ShowsProgram(ReportFormat format) {
+  return format == ReportFormat::kJson || format == ReportFormat::kHtml;
+}
 
-/// The report in one format, always valid UTF-8 and ending with a newline. `color`: ANSI colours in kText.
-std::string WriteReport(const Report& report, ReportFormat format, bool color = false);
+/// The reports in one format, always valid UTF-8 and ending with a newline. `color`: ANSI colours in kText.
+std::string WriteReports(const ReportSet& set, ReportFormat format, bool color = false);
 
 /// For people at a terminal.
 std::string WriteTextReport(const Report& report, bool color);
-/// Everything, for programs.
-std::string WriteJsonReport(const Report& report);
-/// SARIF 2.1.0 (OASIS): rules with help, one result per finding, evidence as related locations and properties.
-std::string WriteSarifReport(const Report& report);
+/// Everything, for programs: one object, with a list of "packages" for a folder.
+std::string WriteJsonReport(const ReportSet& set);
+/// SARIF 2.1.0 (OASIS): one run; rules with help, one result per finding, evidence as related locations.
+std::string WriteSarifReport(const ReportSet& set);
 /// Workflow commands of GitHub Actions (::error file=...,title=...::...), one a line.
 std::string WriteGithubReport(const Report& report);
 /// One page that needs no network.

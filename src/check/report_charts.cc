@@ -266,35 +266,41 @@ std::string Counted(size_t count, std::string_view noun) {
 }
 
 std::string StatesFigure(const Report& report) {
-  std::vector<const ReportState*> states;
+  struct PackagedState {
+    std::string_view package;
+    const ReportState* state;
+  };
+  std::vector<PackagedState> states;
   int64_t largest = 1;
   for (const ReportFunction& function : report.functions) {
     for (const ReportState& state : function.states) {
-      const bool known = std::ranges::any_of(states, [&state](const ReportState* other) {
-        return other->name == state.name && other->type == state.type;
+      const bool known = std::ranges::any_of(states, [&](const PackagedState& other) {
+        return other.package == function.package && other.state->name == state.name && other.state->type == state.type;
       });
       if (known) continue;
-      states.push_back(&state);
+      states.push_back({function.package, &state});
       largest = std::max(largest, state.bytes);
     }
   }
   if (states.empty()) return "<p>This package keeps no states.</p>";
   std::string rows;
   for (size_t i = 0; i < states.size(); ++i) {
-    const ReportState& state = *states[i];
+    const ReportState& state = *states[i].state;
     const double width = std::max(0.2, 100 * static_cast<double>(state.bytes) / static_cast<double>(largest));
     double step = 0;
     if (state.rows.has_value() && state.capacity.value_or(0) > 0) {
       step = std::min(width, width * static_cast<double>(*state.rows) / static_cast<double>(*state.capacity));
     }
     rows += fmt::format(
-        "<div class=\"state\"><div class=\"state-name\"><code>{}</code><span>{}</span></div>"
+        "<div class=\"state\"><div class=\"state-name\"><code>{}</code><span>{}</span>{}</div>"
         "<svg class=\"state-bar\" role=\"img\" aria-labelledby=\"state{}-t\"><title id=\"state{}-t\">{}: {}, drawn to "
         "scale</title><rect class=\"bar\" width=\"{:.3f}%\" height=\"22\"/><rect class=\"bar-step\" width=\"{:.3f}%\" "
         "height=\"22\"/></svg><div class=\"state-facts\"><strong>{}</strong><span>role {}</span><span>{}</span></div>"
         "</div>",
-        Html(state.name), Html(state.type), i, i, Html(state.name), BytesText(state.bytes), width, step,
-        BytesText(state.bytes), Html(state.role), Html(UpdateText(state)));
+        Html(state.name), Html(state.type),
+        states[i].package.empty() ? "" : fmt::format("<span>{}</span>", Html(states[i].package)), i, i,
+        Html(state.name), BytesText(state.bytes), width, step, BytesText(state.bytes), Html(state.role),
+        Html(UpdateText(state)));
   }
   return fmt::format(
       "<figure class=\"states\"><figcaption>Lengths are bytes; the dark part is what one step of the first function "

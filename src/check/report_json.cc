@@ -113,9 +113,7 @@ Json FunctionJson(const ReportFunction& function) {
   return json;
 }
 
-}  // namespace
-
-std::string WriteJsonReport(const Report& report) {
+Json ReportJson(const Report& report) {
   Json json = {{"path", report.path}, {"target", report.target}, {"findings", Json::array()}};
   for (const ReportFinding& finding : report.findings) json["findings"].push_back(FindingJson(finding));
   for (const ReportVerdict& verdict : report.verdicts) json["verdicts"].push_back(VerdictJson(verdict));
@@ -140,6 +138,19 @@ std::string WriteJsonReport(const Report& report) {
                               {"status", hypothesis.status},
                               {"supported_by", hypothesis.supported_by},
                               {"contradicted_by", hypothesis.contradicted_by}};
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string WriteJsonReport(const ReportSet& set) {
+  Json json;
+  if (set.is_folder || set.packages.size() != 1) {
+    json = {{"path", set.path}, {"packages", Json::array()}};
+    for (const Report& report : set.packages) json["packages"].push_back(ReportJson(report));
+  } else {
+    json = ReportJson(set.packages.front());
   }
   // Names in a package need not be UTF-8; JSON must be.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

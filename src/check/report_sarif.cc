@@ -3,6 +3,7 @@
 // of a program comes down to, so the command that mends a finding stands in its message and properties.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -75,11 +76,19 @@ Json RuleJson(const Rule& rule) {
             {"evidenceAgainst", rule.evidence_against}}}};
 }
 
-Json ArtifactLocation(const Report& report) { return {{"uri", UriOf(report.path)}, {"index", 0}}; }
+// A report, and the place of its package among the artifacts of the run.
+struct Artifact {
+  const Report& report;
+  size_t index;
+};
+
+Json ArtifactLocation(const Artifact& artifact) {
+  return {{"uri", UriOf(artifact.report.path)}, {"index", artifact.index}};
+}
 
 // GitHub takes results only with a line, so one is named: the first.
-Json PhysicalLocation(const Report& report) {
-  return {{"artifactLocation", ArtifactLocation(report)}, {"region", {{"startLine", 1}}}};
+Json PhysicalLocation(const Artifact& artifact) {
+  return {{"artifactLocation", ArtifactLocation(artifact)}, {"region", {{"startLine", 1}}}};
 }
 
 Json LogicalLocations(const Location& location) {
@@ -94,9 +103,9 @@ Json LogicalLocations(const Location& location) {
   return logical;
 }
 
-// The same finding in the next build of a package has the same fingerprint: rule and place, without op numbers, which
-// any edit shifts.
-std::string Fingerprint(const Finding& finding) {
+// The same finding in the next build of a package has the same fingerprint: package, rule and place, without op
+// numbers, which any edit shifts.
+std::string Fingerprint(const Report& report, const Finding& finding) {
   std::string place;
   for (size_t i = 0; i < finding.location.op_path.size(); ++i) {
     const std::string_view rest = std::string_view(finding.location.op_path).substr(i);
@@ -109,8 +118,10 @@ std::string Fingerprint(const Finding& finding) {
     }
   }
   Sha256 hash;
-  for (const std::string_view part : {std::string_view(finding.id), std::string_view(finding.location.function),
-                                      std::string_view(place), std::string_view(finding.location.value)}) {
+  const std::string package = std::filesystem::path(report.path).filename().string();
+  for (const std::string_view part :
+       {std::string_view(package), std::string_view(finding.id), std::string_view(finding.location.function),
+        std::string_view(place), std::string_view(finding.location.value)}) {
     hash.Update(part);
     hash.Update(std::string_view("\0", 1));
   }
@@ -153,21 +164,21 @@ Json RelatedLocations(const Report& report, const Rule& rule) {
 
 // A SARIF fix must replace bytes of a file, and a rewrite of a program does not come down to that: the description says
 // what to run, and the replacement that the schema asks for is empty.
-Json FixJson(const Report& report, const ReportFinding& entry) {
+Json FixJson(const Artifact& artifact, const ReportFinding& entry) {
   const Json replacement = {{"deletedRegion", {{"byteOffset", 0}, {"byteLength", 0}}}};
   return {
       {"description", {{"text", "Run: " + entry.command}, {"markdown", fmt::format("Run: `{}`", entry.command)}}},
       {"artifactChanges",
-       Json::array({{{"artifactLocation", ArtifactLocation(report)}, {"replacements", Json::array({replacement})}}})},
+       Json::array({{{"artifactLocation", ArtifactLocation(artifact)}, {"replacements", Json::array({replacement})}}})},
       {"properties", {{"passes", entry.finding.fix->passes}, {"safe", entry.finding.fix->safe}}}};
 }
 
-Json ResultJson(const Report& report, const ReportFinding& entry, size_t rule_index) {
+Json ResultJson(const Artifact& artifact, const ReportFinding& entry, size_t rule_index) {
   const Finding& finding = entry.finding;
   std::string text = finding.message;
   if (text.empty() || text.back() != '.') text += '.';
   for (const std::string& note : finding.notes) text += fmt::format("\nNote: {}.", note);
-  Json location = {{"physicalLocation", PhysicalLocation(report)}};
+  Json location = {{"physicalLocation", PhysicalLocation(artifact)}};
   if (Json logical = LogicalLocations(finding.location); !logical.empty()) {
     location["logicalLocations"] = std::move(logical);
   }
@@ -178,57 +189,67 @@ Json ResultJson(const Report& report, const ReportFinding& entry, size_t rule_in
                {"locations", Json::array({std::move(location)})}};
   const Rule* rule = FindRule(finding.id);
   if (rule != nullptr) {
-    if (Json related = RelatedLocations(report, *rule); !related.empty()) {
+    if (Json related = RelatedLocations(artifact.report, *rule); !related.empty()) {
       json["relatedLocations"] = std::move(related);
     }
     json["properties"]["confidence"] = ConfidenceName(rule->confidence);
   }
-  json["partialFingerprints"] = {{"milwrightPlace/v1", Fingerprint(finding)}};
+  json["partialFingerprints"] = {{"milwrightPlace/v1", Fingerprint(artifact.report, finding)}};
   json["properties"]["notes"] = finding.notes;
-  if (finding.fix.has_value()) json["fixes"] = Json::array({FixJson(report, entry)});
+  if (finding.fix.has_value()) json["fixes"] = Json::array({FixJson(artifact, entry)});
   return json;
 }
 
-Json VerdictsJson(const Report& report) {
-  Json json = Json::array();
+void AddVerdicts(const Report& report, Json& json) {
   for (const ReportVerdict& verdict : report.verdicts) {
-    json.push_back(
-        {{"function", verdict.function}, {"verdict", verdict.text}, {"why", verdict.why}, {"causes", verdict.causes}});
+    json.push_back({{"package", report.path},
+                    {"function", verdict.function},
+                    {"verdict", verdict.text},
+                    {"why", verdict.why},
+                    {"causes", verdict.causes}});
   }
-  return json;
 }
 
 }  // namespace
 
-std::string WriteSarifReport(const Report& report) {
+std::string WriteSarifReport(const ReportSet& set) {
   Json rules = Json::array();
   std::map<std::string_view, size_t> indices;
   for (const Rule& rule : AllRules()) {
     indices.emplace(rule.id, rules.size());
     rules.push_back(RuleJson(rule));
   }
+  Json artifacts = Json::array();
   Json results = Json::array();
-  for (const ReportFinding& finding : report.findings) {
-    const auto index = indices.find(finding.finding.id);
-    if (index != indices.end()) results.push_back(ResultJson(report, finding, index->second));
+  Json verdicts = Json::array();
+  std::string target;
+  std::string version;
+  for (const Report& report : set.packages) {
+    const Artifact artifact{report, artifacts.size()};
+    artifacts.push_back({{"location", {{"uri", UriOf(report.path)}}},
+                         {"description", {{"text", "The package that was checked"}}},
+                         {"roles", Json::array({"analysisTarget"})}});
+    for (const ReportFinding& finding : report.findings) {
+      const auto rule = indices.find(finding.finding.id);
+      if (rule != indices.end()) results.push_back(ResultJson(artifact, finding, rule->second));
+    }
+    AddVerdicts(report, verdicts);
+    target = report.target;
+    version = report.version;
   }
-  const Json run = {
+  Json run = {
       {"tool",
        {{"driver",
-         {{"name", "Milwright"},
-          {"version", report.version},
-          {"semanticVersion", report.version},
-          {"rules", std::move(rules)}}}}},
-      {"automationDetails", {{"id", fmt::format("milwright/check/{}/", report.target)}}},
+         {{"name", "Milwright"}, {"version", version}, {"semanticVersion", version}, {"rules", std::move(rules)}}}}},
+      {"automationDetails", {{"id", fmt::format("milwright/check/{}/", target)}}},
       {"invocations", Json::array({{{"executionSuccessful", true}}})},
-      {"artifacts", Json::array({{{"location", {{"uri", UriOf(report.path)}}},
-                                  {"description", {{"text", "The package that was checked"}}},
-                                  {"roles", Json::array({"analysisTarget"})}}})},
+      {"artifacts", std::move(artifacts)},
       {"columnKind", "utf16CodeUnits"},
       {"results", std::move(results)},
-      {"properties", {{"target", report.target}, {"verdicts", VerdictsJson(report)}}},
+      {"properties", {{"target", target}, {"verdicts", std::move(verdicts)}}},
   };
-  const Json log = {{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", Json::array({run})}};
+  Json log = {{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", Json::array()}};
+  log["runs"].push_back(std::move(run));
   return log.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

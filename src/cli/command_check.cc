@@ -24,17 +24,16 @@ int UnknownTarget(const std::string& name) {
                                  nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
 }
 
-// Prints the report, or writes it to --output and prints where it went.
-Status ShowReport(const Report& report, const CheckArguments& arguments) {
-  const ReportFormat format = *ReportFormatFromName(arguments.json ? "json" : arguments.format);
+// Prints the reports, or writes them to --output and prints where they went.
+Status ShowReports(const ReportSet& reports, ReportFormat format, const CheckArguments& arguments) {
   if (arguments.output.empty()) {
-    std::cout << WriteReport(report, format, UseColor());
+    std::cout << WriteReports(reports, format, UseColor());
     return {};
   }
-  MW_RETURN_IF_ERROR(WriteFileAtomically(arguments.output, WriteReport(report, format)));
-  std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {}); {}\n", arguments.path,
-                           report.Count(Severity::kError), report.Count(Severity::kWarning),
-                           report.Count(Severity::kNote), report.target, arguments.output);
+  MW_RETURN_IF_ERROR(WriteFileAtomically(arguments.output, WriteReports(reports, format)));
+  std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {}); {}\n", reports.path,
+                           reports.Count(Severity::kError), reports.Count(Severity::kWarning),
+                           reports.Count(Severity::kNote), arguments.target, arguments.output);
   return {};
 }
 
@@ -53,8 +52,11 @@ int Check(const CheckArguments& arguments) {
       target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
   const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
   const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
-  const Status shown = ShowReport(
-      CollectReport(*model, {arguments.path, MILWRIGHT_VERSION, target, *observations}, findings, verdicts), arguments);
+  const ReportFormat format = *ReportFormatFromName(arguments.json ? "json" : arguments.format);
+  ReportSet reports{arguments.path, false, {}};
+  reports.packages.push_back(CollectReport(
+      *model, {arguments.path, MILWRIGHT_VERSION, target, *observations, ShowsProgram(format)}, findings, verdicts));
+  const Status shown = ShowReports(reports, format, arguments);
   if (!shown.ok()) return Fail(shown);
   return fails ? kFindings : kFine;
 }

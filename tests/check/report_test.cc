@@ -37,6 +37,14 @@ Report ReportOn(const ModelSpec& model, const std::string& path, const std::stri
                        JudgeModel(model, to, observations, findings));
 }
 
+// A run over one package.
+ReportSet Alone(Report report) {
+  ReportSet set;
+  set.path = report.path;
+  set.packages.push_back(std::move(report));
+  return set;
+}
+
 Report ReportOnFixture(const std::string& name, const std::string& target) {
   const auto model = OpenModel((DataDir() / name).string());
   EXPECT_OK(model);
@@ -58,6 +66,12 @@ ModelSpec CacheModel(const std::string& state_name, const std::string& function_
         function.body().SetOutputs({b.Op("relu", {{"x", now}})});
       },
       function_name);
+}
+
+size_t Occurrences(std::string_view text, std::string_view what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) ++count;
+  return count;
 }
 
 TEST(Report, CollectsStatesAndBudget) {
@@ -141,12 +155,37 @@ TEST(Report, GithubCommandsAreEscaped) {
 
 TEST(Report, JsonSaysWhatTheReportHolds) {
   const Report report = ReportOnFixture("packages/b_slice.mlpackage", "ane-ios26");
-  const Json json = Json::parse(WriteJsonReport(report), nullptr, false);
+  const Json json = Json::parse(WriteJsonReport(Alone(report)), nullptr, false);
   ASSERT_FALSE(json.is_discarded());
   EXPECT_EQ(json["findings"].size(), report.findings.size());
   EXPECT_EQ(json["verdicts"].size(), report.functions.size());
   EXPECT_EQ(json["functions"][0]["states"][0]["bytes"], report.functions[0].states[0].bytes);
   EXPECT_EQ(json["functions"][0]["budget"]["steps"], 64);
+}
+
+// The chunks of a model: one SARIF run, one list, one page on which states of different packages stay apart.
+TEST(Report, FoldersAreOneReport) {
+  ReportSet set;
+  set.path = "chunks";
+  set.is_folder = true;
+  for (const std::string name : {"chunks/a.mlpackage", "chunks/b.mlpackage"}) {
+    set.packages.push_back(ReportOn(CacheModel("cache"), name, "ane-ios26"));
+  }
+  const size_t findings = set.packages[0].findings.size();
+  const Json json = Json::parse(WriteReports(set, ReportFormat::kJson));
+  EXPECT_EQ(json["packages"].size(), 2U);
+  EXPECT_EQ(json["packages"][1]["path"], "chunks/b.mlpackage");
+  const Json log = Json::parse(WriteReports(set, ReportFormat::kSarif));
+  ASSERT_EQ(log["runs"].size(), 1U);
+  EXPECT_EQ(log["runs"][0]["artifacts"].size(), 2U);
+  EXPECT_EQ(log["runs"][0]["results"].size(), 2 * findings);
+  EXPECT_EQ(log["runs"][0]["results"].back()["locations"][0]["physicalLocation"]["artifactLocation"]["index"], 1);
+  const Report all = CombineReports(set);
+  EXPECT_EQ(all.functions.size(), 2U);
+  EXPECT_EQ(all.findings.size(), 2 * findings);
+  const std::string html = WriteReports(set, ReportFormat::kHtml);
+  EXPECT_EQ(Occurrences(html, "class=\"state-bar\""), 2U);
+  EXPECT_THAT(html, HasSubstr("b.mlpackage: main"));
 }
 
 // What the SARIF standard asks of a log, without the schema: tests/sarif holds the whole of it.
@@ -158,7 +197,7 @@ TEST(Report, SarifHasWhatTheStandardAsksFor) {
   hostile.location = {std::string(kHostile), {}, std::string(kHostile)};
   hostile.fix = FixIt{"dead-code-elimination", true};
   report.findings.push_back({hostile, "milwright rewrite x"});
-  const Json log = Json::parse(WriteSarifReport(report), nullptr, false);
+  const Json log = Json::parse(WriteSarifReport(Alone(report)), nullptr, false);
   ASSERT_FALSE(log.is_discarded());
   EXPECT_EQ(log["version"], "2.1.0");
   ASSERT_EQ(log["runs"].size(), 1U);
@@ -198,17 +237,11 @@ TEST(Report, FingerprintsOutliveOpNumbers) {
     finding.id = "MW210";
     finding.location = {"main", op_path, {}};
     report.findings.push_back({finding, {}});
-    return Json::parse(WriteSarifReport(report))["runs"][0]["results"][0]["partialFingerprints"].dump();
+    return Json::parse(WriteSarifReport(Alone(report)))["runs"][0]["results"][0]["partialFingerprints"].dump();
   };
   EXPECT_EQ(fingerprint("main/block0/op 17 'x' (add)"), fingerprint("main/block0/op 4 'x' (add)"));
   EXPECT_NE(fingerprint("main/op 17 'x' (add)"), fingerprint("main/op 17 'y' (add)"));
   EXPECT_EQ(fingerprint("main/op 17"), fingerprint("main/op 4"));
-}
-
-size_t Occurrences(std::string_view text, std::string_view what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) ++count;
-  return count;
 }
 
 TEST(Report, HtmlHoldsNoMarkupFromNames) {
@@ -300,7 +333,7 @@ TEST(Report, SarifValidatorFindsNothingWrong) {
     for (const std::string target : {"ane-ios26", "any"}) {
       const std::string file =
           fmt::format("{}/{}_{}.sarif", ::testing::TempDir(), std::filesystem::path(name).filename().string(), target);
-      std::ofstream(file) << WriteSarifReport(ReportOnFixture(name + ".mlpackage", target));
+      std::ofstream(file) << WriteSarifReport(Alone(ReportOnFixture(name + ".mlpackage", target)));
       files += " " + file;
     }
   }
