@@ -144,11 +144,15 @@ class CommandLine {
     verb->add_option("--fail-on", check_.fail_on,
                      "Exit with 1 from this severity on: note, warning, error (default: error)")
         ->check(CLI::IsMember({"note", "warning", "error"}));
-    AddJson(verb, check_.json);
+    CLI::Option* format = verb->add_option("--format", check_.format, "text, json, sarif (2.1.0), github or html")
+                              ->check(CLI::IsMember({"text", "json", "sarif", "github", "html"}))
+                              ->capture_default_str();
+    verb->add_option("-o,--output", check_.output,
+                     "Write the report to this file, and one line to the terminal; with --fix: the package to write");
+    verb->add_flag("--json", check_.json, "The same as --format json")->excludes(format);
     CLI::Option* fix = verb->add_flag(
         "--fix", check_.fix,
         "Apply the safe fixes of warnings and errors, prove that the result computes the same, and write it");
-    verb->add_option("-o,--output", check_.output, "The package that --fix writes")->needs(fix);
     verb->add_flag("--in-place", check_.in_place, "Let --fix replace the package itself")->needs(fix);
     verb->add_option("--steps", check_.steps,
                      "Steps of each function by which --fix proves equality (default: 16, and past the turn of a ring)")

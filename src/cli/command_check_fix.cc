@@ -5,8 +5,6 @@
 #include <optional>
 
 #include "check/fix.h"
-#include "check/targets.h"
-#include "check/verdict.h"
 #include "cli/check_output.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -22,6 +20,9 @@ Status CheckFixArguments(const CheckArguments& arguments, const CheckSettings& s
     return {ErrorCode::kUsage, "check --fix takes either -o OUT.mlpackage or --in-place, to say where the result goes"};
   }
   if (settings.is_folder) return {ErrorCode::kUsage, "check --fix takes one package, not a folder of them"};
+  if (arguments.format != "text" && arguments.format != "json") {
+    return {ErrorCode::kUsage, "check --fix prints text or json; check what it wrote for other formats"};
+  }
   const std::string& output = arguments.in_place ? arguments.path : arguments.output;
   if (!output.ends_with(".mlpackage") && !output.ends_with(".mlpackage/")) {
     return {ErrorCode::kUsage, fmt::format("check --fix writes a .mlpackage, not '{}'; give one by -o", output)};
@@ -34,7 +35,7 @@ void PrintAttempts(const FixResult& result) {
     const Finding& finding = attempt.finding;
     std::cout << fmt::format("{} {} at {}: {}\n",
                              attempt.applied() ? Styled("fixed", Style::kGreen) : Styled("not fixed", Style::kYellow),
-                             finding.id, Place(finding.location), finding.fix->passes);
+                             finding.id, PlaceOf(finding.location), finding.fix->passes);
     if (!attempt.applied()) std::cout << "  refused: " << attempt.refusal << "\n";
     for (const PassResult& pass : attempt.results) {
       for (const std::string& note : pass.report.notes) std::cout << "  " << note << "\n";
@@ -56,7 +57,9 @@ std::vector<std::string> Inequalities(const CompareReport& report) {
 Json AttemptsJson(const FixResult& result) {
   Json attempts = Json::array();
   for (const FixAttempt& attempt : result.attempts) {
-    Json json = {{"finding", FindingJson(attempt.finding)},
+    Json json = {{"rule", attempt.finding.id},
+                 {"place", PlaceOf(attempt.finding.location)},
+                 {"passes", attempt.finding.fix->passes},
                  {"applied", attempt.applied()},
                  {"notes", Json::array()},
                  {"assumptions", Json::array()}};
@@ -74,31 +77,30 @@ Json AttemptsJson(const FixResult& result) {
 struct FixOutcome {
   FixResult fixed;
   std::optional<CompareReport> comparison;
-  std::vector<Verdict> verdicts;  // on the fixed package; none for target "any"
 
   [[nodiscard]] bool equal() const { return !comparison.has_value() || comparison->equal(); }
 };
 
-void Print(const FixOutcome& outcome, const std::string& output, const CheckSettings& settings) {
+void Print(const FixOutcome& outcome, const ReportSet& reports) {
   PrintAttempts(outcome.fixed);
-  for (const Finding& finding : outcome.fixed.findings) PrintFinding(output, finding);
-  for (const Verdict& verdict : outcome.verdicts) PrintVerdict(output, verdict, *settings.target);
-  PrintCounts(output, outcome.fixed.findings, settings.options.target);
+  std::cout << WriteReports(reports, ReportFormat::kText, UseColor());
   if (outcome.comparison.has_value()) {
     std::cout << fmt::format("{} over {} steps\n", outcome.equal() ? "equal" : "not equal", outcome.comparison->steps);
   }
 }
 
-Json OutcomeJson(const FixOutcome& outcome, const CheckSettings& settings) {
-  Json json = {{"fixes", AttemptsJson(outcome.fixed)}, {"equality", Json()}, {"findings", Json::array()}};
+// The report on the fixed package, and what was done.
+void PrintJson(const FixOutcome& outcome, const ReportSet& reports) {
+  Json json = Json::parse(WriteReports(reports, ReportFormat::kJson), nullptr, /*allow_exceptions=*/false);
+  json["written"] = outcome.equal();
+  json["fixes"] = AttemptsJson(outcome.fixed);
+  json["equality"] = Json();
   if (outcome.comparison.has_value()) {
     json["equality"] = {{"equal", outcome.equal()},
                         {"steps", outcome.comparison->steps},
                         {"differences", Inequalities(*outcome.comparison)}};
   }
-  for (const Finding& finding : outcome.fixed.findings) json["findings"].push_back(FindingJson(finding));
-  for (const Verdict& verdict : outcome.verdicts) json["verdicts"].push_back(VerdictJson(verdict, *settings.target));
-  return json;
+  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
 Result<FixOutcome> FixAndCompare(const ModelSpec& model, const CheckArguments& arguments,
@@ -107,16 +109,12 @@ Result<FixOutcome> FixAndCompare(const ModelSpec& model, const CheckArguments& a
     return settings.baseline.has_value() && settings.baseline->Accepts(finding, {});
   };
   MW_ASSIGN_OR_RETURN(FixResult fixed, ApplyFixes(model, {.check = settings.options, .accepted = accepted}));
-  FixOutcome outcome{std::move(fixed), std::nullopt, {}};
+  FixOutcome outcome{std::move(fixed), std::nullopt};
   const std::vector<PassUse> uses = outcome.fixed.uses();
   if (!uses.empty()) {
     const int steps = arguments.steps > 0 ? arguments.steps : StepsToProve(model, outcome.fixed);
     MW_ASSIGN_OR_RETURN(outcome.comparison, CompareRewritten(model, outcome.fixed.model, uses, steps));
   }
-  if (settings.target->name != "any") {
-    outcome.verdicts = JudgeModel(outcome.fixed.model, *settings.target, settings.observations, outcome.fixed.findings);
-  }
-  std::erase_if(outcome.fixed.findings, accepted);
   return outcome;
 }
 
@@ -125,18 +123,18 @@ Result<FixOutcome> FixAndCompare(const ModelSpec& model, const CheckArguments& a
 int CheckAndFix(const CheckArguments& arguments, const CheckSettings& settings) {
   if (const Status status = CheckFixArguments(arguments, settings); !status.ok()) return Fail(status);
   const std::string output = arguments.in_place ? arguments.path : arguments.output;
+  const bool json = arguments.json || arguments.format == "json";
   const auto model = OpenModel(arguments.path);
   if (!model.ok()) return Fail(model.status());
   const auto outcome = FixAndCompare(*model, arguments, settings);
   if (!outcome.ok()) return Fail(outcome.status().WithContext(arguments.path));
-  if (arguments.json) {
-    Json json = {{"path", arguments.path},
-                 {"target", settings.options.target},
-                 {"written", outcome->equal() ? Json(output) : Json()}};
-    json.update(OutcomeJson(*outcome, settings));
-    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  ReportSet reports{output, false, {}};
+  reports.packages.push_back(
+      ReportOn(outcome->fixed.model, output, settings, json ? ReportFormat::kJson : ReportFormat::kText));
+  if (json) {
+    PrintJson(*outcome, reports);
   } else {
-    Print(*outcome, output, settings);
+    Print(*outcome, reports);
   }
   if (!outcome->equal()) {
     for (const std::string& line : Inequalities(*outcome->comparison)) {
@@ -146,7 +144,7 @@ int CheckAndFix(const CheckArguments& arguments, const CheckSettings& settings) 
     return kFindings;
   }
   if (const Status status = WriteModel(outcome->fixed.model, output); !status.ok()) return Fail(status);
-  return AnyAtLeast(outcome->fixed.findings, settings.fail_on) ? kFindings : kFine;
+  return AnyAtLeast(reports.packages.front(), settings.fail_on) ? kFindings : kFine;
 }
 
 }  // namespace milwright::cli

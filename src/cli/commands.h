@@ -67,9 +67,10 @@ struct CheckArguments {
   std::string target;                 ///< empty: as milwright.toml says, else "any"
   std::string fail_on;                ///< empty: as milwright.toml says, else "error"
   std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
-  bool json = false;
+  std::string format = "text";        ///< text, json, sarif, github, html
+  std::string output;                 ///< of the report (empty: stdout), with fix: of the package
+  bool json = false;                  ///< the same as format "json"
   bool fix = false;
-  std::string output;  ///< of fix
   bool in_place = false;
   int steps = 0;       ///< of the comparison behind fix; 0: as many as it needs
   std::string config;  ///< empty: the milwright.toml around the package

@@ -40,7 +40,8 @@ TEST(CheckCli, FixSaysWhereItWrites) {
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.text, HasSubstr("-o OUT.mlpackage or --in-place"));
   EXPECT_EQ(Milwright("check --fix --in-place -o x.mlpackage " + Aliased()).code, 2);
-  EXPECT_EQ(Milwright("check -o x.mlpackage " + Aliased()).code, 2);
+  EXPECT_EQ(Milwright("check --fix --format html -o x.mlpackage " + Aliased()).code, 2);
+  EXPECT_EQ(Milwright("check --in-place " + Aliased()).code, 2);
   EXPECT_EQ(Milwright("check --fix -o x.mlmodel " + Aliased()).code, 2);
   EXPECT_EQ(Milwright("check --fix -o x.mlpackage --target nothing " + Aliased()).code, 2);
 }

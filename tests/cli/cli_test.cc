@@ -143,5 +143,31 @@ TEST(Cli, JsonIsJson) {
   }
 }
 
+// Every format goes to stdout or to a file, whole or not at all, and never changes the exit code.
+TEST(Cli, CheckWritesEveryFormat) {
+  const testing::TemporaryFolder folder;
+  const std::string package = (DataDir() / "state-semantics/T07.mlpackage").string();
+  for (const auto& [format, start] : std::vector<std::pair<std::string, std::string>>{{"text", package},
+                                                                                      {"json", "{"},
+                                                                                      {"sarif", "{"},
+                                                                                      {"github", "::error file="},
+                                                                                      {"html", "<!DOCTYPE html>"}}) {
+    const std::string check = "check " + package + " --format " + format;
+    const Output printed = Milwright(check);
+    EXPECT_EQ(printed.code, 1) << format;
+    EXPECT_TRUE(printed.text.starts_with(start)) << printed.text.substr(0, 80);
+    EXPECT_EQ(printed.text.find('\x1b'), std::string::npos) << "no colour but on a terminal: " << format;
+    const std::string file = folder.Path("report." + format);
+    const Output written = Milwright(check + " --output " + file);
+    EXPECT_EQ(written.code, 1);
+    EXPECT_NE(written.text.find(file), std::string::npos) << written.text;
+    EXPECT_EQ(testing::ReadAll(file), printed.text) << format;
+  }
+  EXPECT_EQ(Milwright("check --json " + package).text, Milwright("check --format json " + package).text);
+  EXPECT_EQ(Milwright("check --json --format html " + package).code, 2);
+  EXPECT_EQ(Milwright("check --format pdf " + package).code, 2);
+  EXPECT_EQ(Milwright("check --format html " + package + " -o " + folder.Path("no/such/folder.html")).code, 3);
+}
+
 }  // namespace
 }  // namespace milwright
