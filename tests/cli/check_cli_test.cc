@@ -81,7 +81,7 @@ TEST(CheckCli, EvidenceOfOnesOwn) {
   EXPECT_THAT(Milwright("evidence list --ledger " + ledger).text, HasSubstr("b_slice-cpuAndNeuralEngine-2"));
   const std::string check = "check " + Package("b_slice") + " --target ane-macos26";
   const Output with = Milwright(check + " --evidence " + ledger);
-  EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine (fail 0x1d"));
+  EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine (fail at predict 0x1d"));
   EXPECT_THAT(with.text, HasSubstr("b_slice-cpuAndNeuralEngine-2 (ok"));
   EXPECT_THAT(with.text, HasSubstr("equal in all features compared"));
   EXPECT_THAT(Milwright(check).text, ::testing::Not(HasSubstr("b_slice-cpuAndNeuralEngine")));
