@@ -8,15 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
-#include "base/file_io.h"
 #include "format/package.h"
-#include "format/protobuf_writer.h"
 #include "ops/builder.h"
+#include "sparse_package.h"
 
 namespace {
 
@@ -43,46 +41,20 @@ double MedianMilliseconds(F run) {
   return times[times.size() / 2];
 }
 
-// A chain of linear ops whose weights are never held: the tensors borrow from a mapping that nobody reads.
+// A chain of linear ops whose weights are never held.
 void MakePackage(const fs::path& path) {
-  fs::create_directories(path / "Data/com.apple.CoreML/weights");
-  const fs::path weights = path / "Data/com.apple.CoreML/weights/weight.bin";
-  const int file = open(weights.c_str(), O_CREAT | O_RDWR | O_TRUNC, 0644);
-  const uint64_t stride = kBlobBytes + 64;
-  if (ftruncate(file, static_cast<off_t>(64 + kLayers * stride)) != 0) std::perror("ftruncate");
-  const uint32_t header[2] = {kLayers, 2};
-  if (pwrite(file, header, sizeof header, 0) < 0) std::perror("pwrite");
-  for (uint64_t i = 0; i < kLayers; ++i) {
-    const uint64_t offset = 64 + i * stride;
-    uint64_t record[8] = {0xDEADBEEFULL | 1ULL << 32U, kBlobBytes, offset + 64, 0, 0, 0, 0, 0};
-    if (pwrite(file, record, sizeof record, static_cast<off_t>(offset)) < 0) std::perror("pwrite");
-  }
-  close(file);
-
+  bench::SparseWeights weights(kLayers * kBlobBytes);
   ModelSpec model;
   Function* function = model.program.AddFunction("main", Opset::kIOS18);
   Value* x = function->AddInput("x", TensorType{DataType::kFp16, {1, kWidth}});
-  const std::vector<std::byte> unread(kBlobBytes);
   Builder builder(function->body());
-  for (uint64_t i = 0; i < kLayers; ++i) {
-    const auto owner = std::make_shared<int>(0);
-    Literal weight(*Tensor::Borrow({DataType::kFp16, {kWidth, kWidth}}, unread, owner),
-                   BlobReference{"@model_path/weights/weight.bin", 64 + i * stride});
-    x = builder.Op("linear", {{"x", x}, {"weight", std::move(weight)}}, fmt::format("layer_{}", i));
+  for (int i = 0; i < kLayers; ++i) {
+    x = builder.Op("linear", {{"x", x}, {"weight", weights.Add({DataType::kFp16, {kWidth, kWidth}})}},
+                   fmt::format("layer_{}", i));
   }
   function->body().SetOutputs({x});
   model.description.functions.push_back(DescribeFunction(*function));
-  uint64_t next = 0;
-  const auto bytes =
-      WriteModelProtobuf(model, PackageBlobPolicy(1 << 20), [&next, stride](const Tensor&) -> Result<BlobReference> {
-        return BlobReference{"@model_path/weights/weight.bin", 64 + next++ * stride};
-      });
-  if (!bytes.ok()) fmt::print("{}\n", bytes.status().message());
-  std::ofstream(path / "Data/com.apple.CoreML/model.mlmodel", std::ios::binary) << *bytes;
-  std::ofstream(path / "Manifest.json") << R"({"fileFormatVersion": "1.0.0", "itemInfoEntries": {
-    "1": {"author": "com.apple.CoreML", "description": "Specification", "name": "model.mlmodel", "path": "com.apple.CoreML/model.mlmodel"},
-    "2": {"author": "com.apple.CoreML", "description": "Weights", "name": "weights", "path": "com.apple.CoreML/weights"}},
-    "rootModelIdentifier": "1"})";
+  bench::WriteSparsePackage(model, path);
 }
 
 // Resident bytes of the mapping of weight.bin in this process.

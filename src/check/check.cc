@@ -42,6 +42,37 @@ Finding& Reporter::Report(Location location, std::string message) {
   return findings_.back();
 }
 
+void Reporter::ProposeFix(Finding& finding, std::string_view passes, std::initializer_list<std::string> options) const {
+  const auto fix = std::ranges::find(rule_.fixes, passes, &RuleFix::passes);
+  if (fix == rule_.fixes.end()) return;
+  std::string text;
+  const auto* option = options.begin();
+  while (!passes.empty()) {
+    const size_t comma = std::min(passes.find(','), passes.size());
+    text += fmt::format("{}{}", text.empty() ? "" : ",", passes.substr(0, comma));
+    if (option != options.end()) text += "=" + *option++;
+    passes.remove_prefix(std::min(comma + 1, passes.size()));
+  }
+  finding.fix = FixIt{std::move(text), fix->safe};
+}
+
+void ProposeInputOutput(const Reporter& reporter, Finding& finding, const StateFacts& state) {
+  const std::string& name = state.state->name;
+  const bool by_slot = std::ranges::any_of(state.writes, [](const StateWrite& write) {
+    return write.slot_op != nullptr || write.form == UpdateForm::kStaticSlot;
+  });
+  const int64_t slots = by_slot && state.state->type.rank() > 0 ? state.state->type.shape().front() : 1;
+  if (slots < 2) {
+    reporter.ProposeFix(finding, kStateToIo.passes, {"states:" + name});
+    return;
+  }
+  std::vector<std::string> names;
+  for (int64_t slot = 0; slot < slots; ++slot) names.push_back(fmt::format("{}_{}", name, slot));
+  const std::string joined = fmt::format("{}", fmt::join(names, "+"));
+  reporter.ProposeFix(finding, kSplitStateToIo.passes,
+                      {fmt::format("state:{};into:slot;names:{}", name, joined), "states:" + joined});
+}
+
 std::span<const Rule> AllRules() {
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
@@ -75,6 +106,9 @@ std::string RulePage(const Rule& rule) {
   };
   list("evidence for", rule.evidence_for);
   list("evidence against", rule.evidence_against);
+  for (const RuleFix& fix : rule.fixes) {
+    page += fmt::format("- fix: `{}`{}\n", fix.passes, fix.safe ? ", applied by `milwright check --fix`" : "");
+  }
   if (!rule.known_as.empty()) page += fmt::format("- also known as: {}\n", rule.known_as);
   return page;
 }

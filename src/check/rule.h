@@ -1,12 +1,13 @@
 // Rules: what `milwright check` looks for. One entry of the rule table per rule; pages, help and reports come from it.
 //
 // Adding a rule: write a function over ProgramFacts that reports findings, and add one entry to the family file it
-// belongs to (src/check/rules_<family>.cc): id, slug, summary, page text, severities, confidence, evidence, function.
+// belongs to (src/check/rules_<family>.cc): id, slug, summary, page text, severities, confidence, evidence, fixes,
+// function.
 #ifndef MILWRIGHT_CHECK_RULE_H_
 #define MILWRIGHT_CHECK_RULE_H_
 
 #include <cstdint>
-#include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -36,8 +37,8 @@ struct Location {
 
 /// A rewrite that mends a finding: the argument of `milwright rewrite --pass`.
 struct FixIt {
-  std::string passes;  ///< "drop-output-alias", "state-to-io=roles:conv"
-  bool safe = false;   ///< keeps the meaning and the interface: `check --fix` applies it
+  std::string passes;  ///< "drop-output-alias", "state-to-io=states:conv_cache"
+  bool safe = false;   ///< as RuleFix has it
 };
 
 struct Finding {
@@ -64,11 +65,22 @@ class Reporter {
   Reporter(const Rule& rule, Severity severity, std::vector<Finding>& findings)
       : rule_(rule), severity_(severity), findings_(findings) {}
   Finding& Report(Location location, std::string message);
+  /// Gives `finding` the fix of the rule's table that runs `passes`, with the options ("key:value;key:value") of each
+  /// of them in order.
+  void ProposeFix(Finding& finding, std::string_view passes, std::initializer_list<std::string> options = {}) const;
 
  private:
   const Rule& rule_;
   Severity severity_;
   std::vector<Finding>& findings_;
+};
+
+/// Passes that mend findings of a rule. What options they take depends on the finding (Reporter::ProposeFix).
+struct RuleFix {
+  std::string_view passes;  ///< "split-state,state-to-io": run in order
+  /// `check --fix` applies it: the program computes the same, within what the pass states (Pass::exactness). Hosts may
+  /// have to follow a changed interface; the pass's report says how.
+  bool safe = false;
 };
 
 struct Rule {
@@ -83,8 +95,16 @@ struct Rule {
   Confidence confidence = Confidence::kSpecification;
   std::vector<std::string_view> evidence_for = {};  ///< hypotheses or observations of the ledger, or report numbers
   std::vector<std::string_view> evidence_against = {};
+  std::vector<RuleFix> fixes = {};
   void (*check)(const ProgramFacts&, Reporter&) = nullptr;
 };
+
+/// Proposes to turn `state` into inputs and outputs; the rule's table has kStateToIo and kSplitStateToIo for it. A
+/// state whose slots are written one by one is split first: an update of one slot of an input would stand alone
+/// (MW608).
+void ProposeInputOutput(const Reporter& reporter, Finding& finding, const StateFacts& state);
+inline constexpr RuleFix kStateToIo{"state-to-io", true};
+inline constexpr RuleFix kSplitStateToIo{"split-state,state-to-io", true};
 
 /// Every rule, sorted by id.
 std::span<const Rule> AllRules();

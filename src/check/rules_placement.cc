@@ -164,7 +164,7 @@ void CheckStandaloneUpdates(const ProgramFacts& facts, Reporter& reporter) {
                                          "the result of a slice_update is read by something besides a state write");
       const bool written = std::ranges::any_of(
           op.output()->uses(), [](const Use& use) { return use.op != nullptr && IsStateWrite(*use.op); });
-      if (written) finding.fix = FixIt{"prefer-state-in-downstream", true};
+      if (written) reporter.ProposeFix(finding, "prefer-state-in-downstream");
     });
   }
 }
@@ -175,10 +175,10 @@ void CheckMultiFunction(const ProgramFacts& facts, Reporter& reporter) {
     int64_t longest = 0;
     for (const StateFacts& state : states.states) longest = std::max(longest, state.query_length.value_or(0));
     if (longest <= 1) continue;
-    reporter
-        .Report({{}, {}, name},  // the package does not load, whichever function is asked for
-                fmt::format("function '{}' of {} rows a step shares a package and states with others", name, longest))
-        .fix = FixIt{"extract-function=function:" + name, false};
+    Finding& finding = reporter.Report(
+        {{}, {}, name},  // the package does not load, whichever function is asked for
+        fmt::format("function '{}' of {} rows a step shares a package and states with others", name, longest));
+    reporter.ProposeFix(finding, "extract-function", {"function:" + name});
   }
 }
 
@@ -272,6 +272,7 @@ std::vector<Rule> PlacementRules() {
            .confidence = Confidence::kSeveralReports,
            .evidence_for = {"multifunction-T-gt1-multistate-iphone", "report 42"},
            .evidence_against = {"multifunction-T-gt1-iphone", "report 43"},
+           .fixes = {{"extract-function", false}},
            .check = CheckMultiFunction},
       Rule{.id = "MW608",
            .slug = "standalone-slice-update",
@@ -283,6 +284,7 @@ std::vector<Rule> PlacementRules() {
            .severity = Severity::kOff,
            .target_severities = {{"ane", Severity::kWarning}},
            .confidence = Confidence::kOneReport,
+           .fixes = {{"prefer-state-in-downstream", true}},
            .check = CheckStandaloneUpdates},
   };
 }

@@ -14,6 +14,8 @@ constexpr int64_t kVerifiedStateRank = 4;
 
 void CheckInnermost(const ProgramFacts& facts, Reporter& reporter) {
   for (const auto& [name, states] : facts.functions) {
+    const bool has_kv =
+        std::ranges::any_of(states.states, [](const StateFacts& state) { return state.role == StateRole::kKv; });
     for (const StateFacts& state : states.states) {
       const Shape& shape = state.state->type.shape();
       if (shape.empty() || shape.back() <= 0 || shape.back() % kAlignment == 0) continue;
@@ -24,7 +26,13 @@ void CheckInnermost(const ProgramFacts& facts, Reporter& reporter) {
       if (states.states.size() > 1) {
         finding.notes.emplace_back("competes with MW217 (differing roles): every public 0x1d failure has both");
       }
-      finding.fix = FixIt{fmt::format("pad-state-dim=states:{};multiple:{}", state.state->name, kAlignment), false};
+      // Beside keys and values a state that is neither is suspect for its role too: an input and output mends both.
+      if (has_kv && state.role != StateRole::kKv) {
+        ProposeInputOutput(reporter, finding, state);
+      } else {
+        reporter.ProposeFix(finding, "pad-state-dim",
+                            {fmt::format("states:{};multiple:{}", state.state->name, kAlignment)});
+      }
     }
   }
 }
@@ -95,6 +103,7 @@ std::vector<Rule> ShapeRules() {
            .target_severities = {{"ane", Severity::kWarning}},
            .confidence = Confidence::kSeveralReports,
            .evidence_for = {"innermost-not-mult32", "report 22", "report 24", "report 25", "report 71", "report 88"},
+           .fixes = {{"pad-state-dim", true}, kStateToIo, kSplitStateToIo},
            .check = CheckInnermost},
       Rule{.id = "MW302",
            .slug = "state-rank",

@@ -80,11 +80,10 @@ void CheckAliases(const ProgramFacts& facts, Reporter& reporter) {
     for (const StateFacts& state : states.states) {
       for (const ExposedOutput& exposed : state.exposed) {
         if (exposed.is_slice) continue;
-        reporter
-            .Report({name, OperationPath(*exposed.write), exposed.output->name},
-                    fmt::format("output '{}' is the very value written to state '{}'", exposed.output->name,
-                                state.state->name))
-            .fix = FixIt{"drop-output-alias", true};
+        Finding& finding = reporter.Report({name, OperationPath(*exposed.write), exposed.output->name},
+                                           fmt::format("output '{}' is the very value written to state '{}'",
+                                                       exposed.output->name, state.state->name));
+        reporter.ProposeFix(finding, "drop-output-alias");
       }
     }
   }
@@ -140,10 +139,10 @@ void CheckWrittenBack(const ProgramFacts& facts, Reporter& reporter) {
   for (const auto& [name, states] : facts.functions) {
     for (const StateFacts& state : states.states) {
       if (state.form != UpdateForm::kWrittenBack) continue;
-      reporter
-          .Report({name, OperationPath(*state.writes.front().op), state.state->name},
-                  fmt::format("state '{}' is only written back as it was read", state.state->name))
-          .fix = FixIt{"remove-noop-state-update", true};
+      Finding& finding =
+          reporter.Report({name, OperationPath(*state.writes.front().op), state.state->name},
+                          fmt::format("state '{}' is only written back as it was read", state.state->name));
+      reporter.ProposeFix(finding, "remove-noop-state-update");
     }
   }
 }
@@ -224,6 +223,7 @@ std::vector<Rule> StateRules() {
            .severity = Severity::kError,
            .confidence = Confidence::kReproduced,
            .evidence_for = {"report 3"},
+           .fixes = {{"drop-output-alias", true}},
            .check = CheckAliases},
       Rule{.id = "MW206",
            .slug = "dead-state",
@@ -268,6 +268,7 @@ std::vector<Rule> StateRules() {
            .severity = Severity::kWarning,
            .confidence = Confidence::kReproduced,
            .evidence_for = {"report 20"},
+           .fixes = {{"remove-noop-state-update", true}},
            .check = CheckWrittenBack},
       Rule{.id = "MW210",
            .slug = "order-unsafe",

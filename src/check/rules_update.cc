@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/input_kind.h"
 #include "check/rule.h"
 
 namespace milwright {
 namespace {
 
 constexpr int64_t kLongestProvenWrite = 32;
-
-FixIt ToInputAndOutput(const StateFacts& state) { return {"state-to-io=states:" + state.state->name, false}; }
 
 void CheckSliceOutputs(const ProgramFacts& facts, Reporter& reporter) {
   for (const auto& [name, states] : facts.functions) {
@@ -26,26 +25,56 @@ void CheckSliceOutputs(const ProgramFacts& facts, Reporter& reporter) {
   }
 }
 
-void CheckForm(const ProgramFacts& facts, Reporter& reporter, UpdateForm form, bool kv_only, std::string_view what) {
+// The first write of `state` that has this form; null when there is none.
+const StateWrite* FindWrite(const StateFacts& state, UpdateForm form) {
+  const auto write = std::ranges::find(state.writes, form, &StateWrite::form);
+  return write != state.writes.end() ? &*write : nullptr;
+}
+
+Finding& ReportForm(Reporter& reporter, const std::string& function, const StateFacts& state, const StateWrite& write,
+                    std::string_view what) {
+  return reporter.Report(
+      {function, OperationPath(*(write.update_op != nullptr ? write.update_op : write.op)), state.state->name},
+      fmt::format("state '{}' ({}) is updated by {}", state.state->name, StateRoleName(state.role), what));
+}
+
+// The input of `function` that counts the steps already, else a new one.
+std::string PositionName(const Function& function) {
+  constexpr const char* kNewPosition = "current_pos";
+  const auto inputs = FindInputKinds(function);
+  if (!inputs.ok()) return kNewPosition;
+  const auto position = std::ranges::find_if(inputs->inputs, [](const InputFacts& input) {
+    return input.kind == InputKind::kPosition && input.input->type.dtype() == DataType::kInt32;
+  });
+  return position != inputs->inputs.end() ? position->input->name : kNewPosition;
+}
+
+void CheckShift(const ProgramFacts& facts, Reporter& reporter) {
   for (const auto& [name, states] : facts.functions) {
     for (const StateFacts& state : states.states) {
-      const auto write = std::ranges::find(state.writes, form, &StateWrite::form);
-      if (write == state.writes.end() || (kv_only && state.role != StateRole::kKv)) continue;
-      reporter
-          .Report(
-              {name, OperationPath(*(write->update_op != nullptr ? write->update_op : write->op)), state.state->name},
-              fmt::format("state '{}' ({}) is updated by {}", state.state->name, StateRoleName(state.role), what))
-          .fix = ToInputAndOutput(state);
+      const StateWrite* write = FindWrite(state, UpdateForm::kShiftConcat);
+      if (write == nullptr || state.role != StateRole::kKv) continue;
+      Finding& finding =
+          ReportForm(reporter, name, state, *write, "shifting it and appending the new part (slice, concat)");
+      finding.notes.emplace_back("every public program that does so fails to load on the Neural Engine with -14");
+      if (write->width.value_or(0) == 1) {  // a ring takes one new row a step
+        reporter.ProposeFix(finding, "shift-to-ring-buffer",
+                            {fmt::format("position:{};states:{}",
+                                         PositionName(*facts.model->program.FindFunction(name)), state.state->name)});
+      } else {
+        ProposeInputOutput(reporter, finding, state);
+      }
     }
   }
 }
 
-void CheckShift(const ProgramFacts& facts, Reporter& reporter) {
-  CheckForm(facts, reporter, UpdateForm::kShiftConcat, true, "shifting it and appending the new part (slice, concat)");
-}
-
 void CheckScatter(const ProgramFacts& facts, Reporter& reporter) {
-  CheckForm(facts, reporter, UpdateForm::kScatter, false, "scatter");
+  for (const auto& [name, states] : facts.functions) {
+    for (const StateFacts& state : states.states) {
+      const StateWrite* write = FindWrite(state, UpdateForm::kScatter);
+      if (write != nullptr) ReportForm(reporter, name, state, *write, "scatter");
+    }
+  }
 }
 
 void CheckWideWrites(const ProgramFacts& facts, Reporter& reporter) {
@@ -107,15 +136,17 @@ void CheckDynamicPosition(const ProgramFacts& facts, Reporter& reporter) {
 void CheckRoles(const ProgramFacts& facts, Reporter& reporter) {
   for (const auto& [name, states] : facts.functions) {
     std::set<std::string_view> roles;
+    const StateFacts* other = nullptr;  // the first that is neither keys nor values
     for (const StateFacts& state : states.states) {
-      if (state.role != StateRole::kUnknown) roles.insert(StateRoleName(state.role));
+      if (state.role == StateRole::kUnknown) continue;
+      roles.insert(StateRoleName(state.role));
+      if (state.role != StateRole::kKv && other == nullptr) other = &state;
     }
     if (roles.size() < 2) continue;
     Finding& finding = reporter.Report(
         {name, {}, {}}, fmt::format("states of different roles in one function: {}", fmt::join(roles, ", ")));
     finding.notes.emplace_back("competes with MW301 (innermost dimension): every public 0x1d failure has both");
-    roles.erase("kv");
-    finding.fix = FixIt{fmt::format("state-to-io=roles:{}", fmt::join(roles, "+")), false};
+    ProposeInputOutput(reporter, finding, *other);
   }
 }
 
@@ -164,12 +195,14 @@ std::vector<Rule> UpdateRules() {
                "Every known program that shifts a KV state along its sequence axis by slice and concat fails with -14 "
                "on the Neural Engine; the same models run with a mask blend or slice update at a ring position. A "
                "convolution's window that is shifted so gets through planning (see MW217, MW301 for what follows). "
-               "Rebuild with `--update ring` or `--update mask`, or keep the cache as input and output.",
+               "Rebuild with `--update ring` or `--update mask`, let `shift-to-ring-buffer` rewrite the window of a "
+               "package that takes one row a step, or keep the cache as input and output.",
            .severity = Severity::kNote,
            .target_severities = {{"ane", Severity::kError}},
            .confidence = Confidence::kSeveralReports,
            .evidence_for = {"update-shift-concat-kv", "report 29"},
            .evidence_against = {"update-shift-concat"},
+           .fixes = {{"shift-to-ring-buffer", true}, kStateToIo, kSplitStateToIo},
            .check = CheckShift},
       Rule{.id = "MW213",
            .slug = "scatter-on-state",
@@ -230,6 +263,7 @@ std::vector<Rule> UpdateRules() {
            .confidence = Confidence::kSeveralReports,
            .evidence_for = {"differing-roles", "report 24", "report 25"},
            .evidence_against = {"anemll-pr50-qwen35-48-states"},
+           .fixes = {kStateToIo, kSplitStateToIo},
            .check = CheckRoles},
       Rule{
           .id = "MW218",

@@ -15,6 +15,7 @@ constexpr size_t kCertainSupport = 2;  // observations that a cause needs to dec
 constexpr size_t kCertainSources = 2;  // sources that must agree where no cause is known
 constexpr double kCertainShare = 0.8;  // of the weight of all near sources
 constexpr size_t kShownNeighbours = 3;
+constexpr size_t kShownContrary = 2;
 
 // What a program is compared by: a few coarse properties, each a word; "?" when not known. States count as a set, so
 // that names and order play no part.
@@ -48,10 +49,10 @@ Signature SignatureOf(const Observation& o) {
            {"roles", sole(roles)},
            {"update forms", sole(updates)},
            {"rank", sole(ranks)},
-           {"innermost dimension", property("innermost-not-mult32")},
-           {"query length in several functions", property("multifunction-T-gt1-iphone")},
+           {"innermost dimension not a multiple of 32", property("innermost-not-mult32")},
+           {"query length above 1 in several functions", property("multifunction-T-gt1-iphone")},
            {"query length above 32", property("query-length-gt32")},
-           {"weight granularity", property("weight-granularity")},
+           {"weight granularity that the ANE refuses", property("weight-granularity")},
            {"context from 32768", property("context-ge-32768")},
            {"flexible inputs", property("flexible-inputs")},
            {"scatter", property("scatter-on-cache")},
@@ -67,9 +68,10 @@ std::vector<std::string> Differences(const Signature& a, const Signature& b) {
     if (word == other) continue;
     const bool unknown = word == "?" || other == "?";
     if (!unknown) {
-      differences.emplace_back(name);
+      differences.push_back(fmt::format("{} ({} here, {} there)", name, word, other));
     } else if (name == "roles" || name == "update forms" || name == "rank") {
-      differences.push_back(fmt::format("{} (not known)", name));
+      differences.push_back(fmt::format("{} ({} here, {} there)", name, word == "?" ? "not known" : word,
+                                        other == "?" ? "not known" : other));
     }
   }
   return differences;
@@ -89,7 +91,9 @@ std::vector<Neighbour> FindNeighbours(const Observation& program, const Target& 
       continue;
     }
     std::vector<std::string> differences = Differences(signature, SignatureOf(candidate));
-    if (other.name != target.name) differences.emplace_back("device");
+    if (other.name != target.name) {
+      differences.push_back(fmt::format("device ({} here, {} there)", target.name, other.name));
+    }
     const int distance = static_cast<int>(differences.size());
     neighbours.push_back({&candidate, distance, std::move(differences)});
   }
@@ -260,6 +264,38 @@ void JudgeByNeighbours(Verdict& verdict, const std::vector<Neighbour>& neighbour
   }
 }
 
+// The codes of failures like `kind`: of what supports `causes`, else of near programs. Most frequent first.
+std::vector<std::string> CodesOf(VerdictKind kind, const std::vector<Cause>& causes,
+                                 const std::vector<Neighbour>& neighbours) {
+  std::set<const Observation*> rows;
+  for (const Cause& cause : causes) rows.insert(cause.supporters.begin(), cause.supporters.end());
+  if (rows.empty()) {
+    for (const Neighbour& neighbour : neighbours) {
+      if (neighbour.distance <= kNear) rows.insert(neighbour.observation);
+    }
+  }
+  std::map<std::string, int> counts;
+  for (const Observation* row : rows) {
+    if (KindOf(row->outcome) == kind && !row->outcome.code.empty()) ++counts[row->outcome.code];
+  }
+  std::vector<std::string> codes;
+  for (const auto& [code, count] : counts) codes.push_back(code);
+  std::ranges::stable_sort(codes, [&counts](const auto& a, const auto& b) { return counts[a] > counts[b]; });
+  return codes;
+}
+
+// The nearest observations of another outcome than what is expected, or than the nearest one where nothing is.
+std::vector<Neighbour> ContraryTo(const Verdict& verdict, const std::vector<Neighbour>& neighbours) {
+  std::vector<Neighbour> contrary;
+  if (neighbours.empty()) return contrary;
+  const VerdictKind kind = verdict.IsCertain() ? verdict.kind : KindOf(neighbours.front().observation->outcome);
+  for (const Neighbour& neighbour : neighbours) {
+    if (contrary.size() == kShownContrary) break;
+    if (KindOf(neighbour.observation->outcome) != kind) contrary.push_back(neighbour);
+  }
+  return contrary;
+}
+
 }  // namespace
 
 std::string VerdictText(VerdictKind kind, const Target& target) {
@@ -267,9 +303,9 @@ std::string VerdictText(VerdictKind kind, const Target& target) {
     case VerdictKind::kRuns:
       return target.IsAne() ? "expected to run on ANE" : "expected to run";
     case VerdictKind::kFailsAtLoad:
-      return "expected to fail at load";
+      return target.IsAne() ? "expected to fail at load (-14…)" : "expected to fail at load";
     case VerdictKind::kFailsAtPredict:
-      return "expected to fail at predict";
+      return target.IsAne() ? "expected to fail at predict (0x1d)" : "expected to fail at predict";
     case VerdictKind::kFallsBack:
       return "expected to fall back";
     case VerdictKind::kDisputed:
@@ -305,13 +341,18 @@ Verdict Judge(const Observation& program, const Target& target, std::span<const 
     (holds ? holding : lacking).push_back(std::move(cause));
   }
   std::erase_if(holding, [&lacking](const Cause& cause) { return IsExplainedAway(cause, lacking); });
-  if (const Finding* error = FormatError(findings); error != nullptr) {
+  const Finding* error = FormatError(findings);
+  if (error != nullptr) {
     Decide(verdict, VerdictKind::kFailsAtLoad, fmt::format("{}: {}", error->id, error->message));
   } else if (!holding.empty()) {
-    JudgeByCauses(verdict, std::move(holding), lacking, neighbours);
+    JudgeByCauses(verdict, holding, lacking, neighbours);
   } else {
     JudgeByNeighbours(verdict, neighbours, lacking, WorstFinding(findings, Severity::kWarning));
   }
+  if (error == nullptr && (verdict.kind == VerdictKind::kFailsAtLoad || verdict.kind == VerdictKind::kFailsAtPredict)) {
+    verdict.codes = CodesOf(verdict.kind, holding, neighbours);
+  }
+  verdict.contrary = ContraryTo(verdict, neighbours);
   neighbours.resize(std::min(neighbours.size(), kShownNeighbours));
   verdict.nearest = std::move(neighbours);
   return verdict;

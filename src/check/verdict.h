@@ -15,7 +15,8 @@ namespace milwright {
 
 enum class VerdictKind : uint8_t { kRuns, kFailsAtLoad, kFailsAtPredict, kFallsBack, kDisputed, kUnknown };
 
-/// "expected to run on ANE" (or "expected to run", off the ANE), "expected to fail at load", ...
+/// On the ANE: "expected to run on ANE", "expected to fail at load (-14…)", "expected to fail at predict (0x1d)",
+/// "expected to fall back"; off it the same without unit and codes; "disputed", "unknown".
 std::string VerdictText(VerdictKind kind, const Target& target);
 /// What happened in `outcome`, in the words of a verdict; kUnknown when it says nothing of loading and running.
 /// Wrong numbers count as running: they are no matter of placement.
@@ -25,7 +26,7 @@ VerdictKind KindOf(const Outcome& outcome);
 struct Neighbour {
   const Observation* observation = nullptr;
   int distance = 0;                      ///< features that differ
-  std::vector<std::string> differences;  ///< which: "state count", "update forms", ...
+  std::vector<std::string> differences;  ///< which: "state count (2 here, 1 there)", ...
 };
 
 struct Verdict {
@@ -33,7 +34,9 @@ struct Verdict {
   VerdictKind kind = VerdictKind::kUnknown;
   std::vector<std::string> causes;     ///< hypotheses that hold for the program and that no observation contradicts
   std::vector<std::string> dismissed;  ///< hypotheses that hold for it and that observations contradict
+  std::vector<std::string> codes;      ///< of the failures that it rests on, most frequent first
   std::vector<Neighbour> nearest;      ///< at most three, nearest first
+  std::vector<Neighbour> contrary;     ///< at most two, the nearest that had another outcome
   std::string why;                     ///< one sentence
 
   /// Neither disputed nor unknown.

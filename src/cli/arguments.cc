@@ -136,15 +136,34 @@ class CommandLine {
   void AddCheck() {
     CLI::App* verb = Add("check", "Say what is wrong with a package, and what will be on a compute unit",
                          "milwright check Model.mlpackage", check_, Check);
-    AddPath(verb, check_.path);
-    verb->add_option("--target", check_.target, "Device, OS and compute unit to check for (see 'milwright targets')")
-        ->capture_default_str();
+    verb->add_option("PATH", check_.path, "A .mlpackage, .mlmodelc or .mlmodel, or a folder of packages")->required();
+    verb->add_option("--target", check_.target,
+                     "Device, OS and compute unit to check for (see 'milwright targets'; default: any)");
     verb->add_option("--evidence", check_.evidence,
-                     "Observations of your own, beside the ledger (may be given several times)");
-    verb->add_option("--fail-on", check_.fail_on, "Exit with 1 from this severity on: note, warning, error")
-        ->check(CLI::IsMember({"note", "warning", "error"}))
-        ->capture_default_str();
-    AddJson(verb, check_.json);
+                     "Observations of your own, beside the ledger (may be given several times)")
+        ->allow_extra_args(false);
+    verb->add_option("--fail-on", check_.fail_on,
+                     "Exit with 1 from this severity on: note, warning, error (default: error)")
+        ->check(CLI::IsMember({"note", "warning", "error"}));
+    CLI::Option* format = verb->add_option("--format", check_.format, "text, json, sarif (2.1.0), github or html")
+                              ->check(CLI::IsMember({"text", "json", "sarif", "github", "html"}))
+                              ->capture_default_str();
+    verb->add_option("-o,--output", check_.output,
+                     "Write the report to this file, and one line to the terminal; with --fix: the package to write");
+    verb->add_flag("--json", check_.json, "The same as --format json")->excludes(format);
+    CLI::Option* fix = verb->add_flag(
+        "--fix", check_.fix,
+        "Apply the safe fixes of warnings and errors, prove that the result computes the same, and write it");
+    verb->add_flag("--in-place", check_.in_place, "Let --fix replace the package itself")->needs(fix);
+    verb->add_option("--steps", check_.steps,
+                     "Steps of each function by which --fix proves equality (default: 16, and past the turn of a ring)")
+        ->needs(fix)
+        ->check(CLI::Range(16, 1 << 20));
+    verb->add_option("--config", check_.config,
+                     "Configuration instead of the milwright.toml in or above the package's folder (docs/check.md)");
+    verb->add_option("--baseline", check_.baseline, "Accept the findings that this file lists");
+    verb->add_option("--write-baseline", check_.write_baseline, "Accept today's findings: list them in this file")
+        ->excludes(fix);
   }
 
   void AddExplain() {
@@ -356,13 +375,30 @@ class CommandLine {
   }
 
   void AddEvidence() {
-    CLI::App* verb = Add("evidence", "Read the ledger of known outcomes: list, show ID, hypotheses",
-                         "milwright evidence show lfm2-2state-baseline", evidence_, Evidence);
-    verb->add_option("WHAT", evidence_.what, "list, show or hypotheses")
+    CLI::App* verb = Add("evidence", "Read the ledger of known outcomes, or add to one of your own",
+                         "milwright evidence show lfm2-2state-baseline\n"
+                         "  milwright evidence add Model.mlpackage --outcome fail-at-load:-14 --device 'iPhone 17 Pro' "
+                         "--os 'iOS 26.1' --compute-unit cpuAndNeuralEngine --source 'CI run 812' --ledger ours.json",
+                         evidence_, Evidence);
+    verb->add_option("WHAT", evidence_.what, "list, show, hypotheses or add")
         ->required()
-        ->check(CLI::IsMember({"list", "show", "hypotheses"}));
-    verb->add_option("ID", evidence_.id, "The observation or hypothesis to show");
+        ->check(CLI::IsMember({"list", "show", "hypotheses", "add"}));
+    verb->add_option("ID", evidence_.id, "The observation or hypothesis to show; the package to add an observation of");
     AddJson(verb, evidence_.json);
+    verb->add_option("--ledger", evidence_.ledger, "A file of your own: add adds to it, list and show read it too");
+    verb->add_option("--outcome", evidence_.outcome,
+                     "add: ok, slow, wrong-numerics, fallback, fail-at-load[:CODE] or fail-at-predict[:CODE]");
+    verb->add_option("--device", evidence_.device, "add: as in 'iPhone 17 Pro' or 'Mac M4'");
+    verb->add_option("--os", evidence_.os, "add: as in 'iOS 26.1'");
+    verb->add_option("--compute-unit", evidence_.compute_unit, "add: the compute units that were asked for")
+        ->check(CLI::IsMember({"cpuAndNeuralEngine", "all", "cpuAndGPU", "cpuOnly", "unknown"}));
+    verb->add_option("--source", evidence_.source, "add: where it was seen: a URL, a ticket, a log");
+    verb->add_option("--toolchain", evidence_.toolchain, "add: what built the package");
+    verb->add_option("--function", evidence_.function, "add: the function that was run (the default function)");
+    verb->add_option("--message", evidence_.message, "add: the error text");
+    verb->add_option("--note", evidence_.note, "add: what else should be known");
+    verb->add_option("--date", evidence_.date, "add: YYYY-MM-DD (today)");
+    verb->add_option("--id", evidence_.row_id, "add: the id of the observation (made from the package's name)");
   }
 
   void AddTargets() {

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "base/file_io.h"
+#include "check/report.h"
 #include "check/rule.h"
-#include "check/targets.h"
 #include "check/verdict.h"
+#include "cli/check_output.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "format/package.h"
@@ -14,116 +15,88 @@
 namespace milwright::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Style StyleOf(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return Style::kRed;
-    case Severity::kWarning:
-      return Style::kYellow;
-    default:
-      return Style::kCyan;
+// Prints the reports, or writes them to --output and prints where they went.
+Status ShowReports(const ReportSet& reports, ReportFormat format, const CheckArguments& arguments,
+                   const CheckSettings& settings) {
+  if (arguments.output.empty()) {
+    std::cout << WriteReports(reports, format, UseColor());
+    return {};
   }
+  MW_RETURN_IF_ERROR(WriteFileAtomically(arguments.output, WriteReports(reports, format)));
+  std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {}); {}\n", reports.path,
+                           reports.Count(Severity::kError), reports.Count(Severity::kWarning),
+                           reports.Count(Severity::kNote), settings.options.target, arguments.output);
+  return {};
 }
 
-std::string Place(const Location& location) {
-  std::string place = !location.op_path.empty() ? location.op_path : location.function;
-  if (!location.value.empty() && location.op_path.empty()) place += (place.empty() ? "" : "/") + location.value;
-  return place;
+std::string EntryText(const BaselineEntry& entry) {
+  std::string text = entry.rule;
+  if (!entry.function.empty()) text += " in " + entry.function;
+  if (!entry.place.empty()) text += " at " + entry.place;
+  return text;
 }
 
-void PrintFinding(const std::string& path, const Finding& finding) {
-  const Rule* rule = FindRule(finding.id);
-  std::cout << fmt::format("{}: {}: {}: {} [{} {}]\n", path, Place(finding.location),
-                           Styled(SeverityName(finding.severity), StyleOf(finding.severity)), finding.message,
-                           finding.id, rule->slug);
-  for (const std::string& note : finding.notes) std::cout << "  note: " << note << "\n";
-  if (finding.fix.has_value()) {
-    std::cout << fmt::format("  fix: milwright rewrite {} -o FIXED.mlpackage --pass '{}'\n", path, finding.fix->passes);
+Status WriteNewBaseline(const ReportSet& reports, const CheckSettings& settings, const std::string& path) {
+  std::vector<BaselineEntry> entries;
+  for (const Report& report : reports.packages) {
+    for (const ReportFinding& entry : report.findings) {
+      entries.push_back(EntryFor(entry.finding, settings.NameInBaseline(report.path)));
+    }
   }
-}
-
-void PrintVerdict(const std::string& path, const Verdict& verdict, const Target& target) {
-  std::cout << fmt::format("{}: {}: {} ({}): {}\n", path, verdict.function,
-                           Styled(VerdictText(verdict.kind, target), Style::kBold), target.name, verdict.why);
-  for (const Neighbour& neighbour : verdict.nearest) {
-    const Observation& row = *neighbour.observation;
-    std::cout << fmt::format(
-        "  near: {} ({}{}{}), {}\n", row.id, row.outcome.status, row.outcome.code.empty() ? "" : " ", row.outcome.code,
-        neighbour.differences.empty() ? "equal in all features compared"
-                                      : fmt::format("differs in {}", fmt::join(neighbour.differences, ", ")));
-  }
-  if (!verdict.dismissed.empty()) {
-    std::cout << fmt::format("  holds but is contradicted: {}\n", fmt::join(verdict.dismissed, ", "));
-  }
-}
-
-Json VerdictJson(const Verdict& verdict, const Target& target) {
-  Json nearest = Json::array();
-  for (const Neighbour& neighbour : verdict.nearest) {
-    nearest.push_back(
-        {{"id", neighbour.observation->id}, {"distance", neighbour.distance}, {"differences", neighbour.differences}});
-  }
-  return {{"function", verdict.function},
-          {"verdict", VerdictText(verdict.kind, target)},
-          {"why", verdict.why},
-          {"causes", verdict.causes},
-          {"dismissed", verdict.dismissed},
-          {"nearest", nearest}};
-}
-
-Json FindingJson(const Finding& finding) {
-  Json json = {{"id", finding.id},
-               {"slug", FindRule(finding.id)->slug},
-               {"severity", SeverityName(finding.severity)},
-               {"function", finding.location.function},
-               {"op", finding.location.op_path},
-               {"value", finding.location.value},
-               {"message", finding.message}};
-  if (!finding.notes.empty()) json["notes"] = finding.notes;
-  if (finding.fix.has_value()) json["fix"] = {{"passes", finding.fix->passes}, {"safe", finding.fix->safe}};
-  return json;
-}
-
-int UnknownTarget(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Target& target : AllTargets()) known.emplace_back(target.name);
-  const std::string nearest = NearestWord(name, known);
-  return Fail(Status(ErrorCode::kUsage,
-                     fmt::format("there is no target '{}'; {}", name,
-                                 nearest.empty() ? "see 'milwright targets'" : "did you mean '" + nearest + "'?")));
+  const Baseline baseline(std::move(entries));
+  MW_RETURN_IF_ERROR(WriteBaseline(baseline, path));
+  std::cerr << fmt::format("{}: {} findings accepted from now on\n", path, baseline.entries().size());
+  return Status::Ok();
 }
 
 }  // namespace
 
-int Check(const CheckArguments& arguments) {
-  const Target* target = FindTarget(arguments.target);
-  if (target == nullptr) return UnknownTarget(arguments.target);
-  const auto model = OpenModel(arguments.path);
-  if (!model.ok()) return Fail(model.status());
-  const auto observations = GatherObservations(arguments.evidence);
-  if (!observations.ok()) return Fail(observations.status());
-  const std::vector<Finding> findings = CheckModel(*model, {arguments.target, {}});
+Report ReportOn(const ModelSpec& model, const std::string& path, const CheckSettings& settings, ReportFormat format) {
+  std::vector<Finding> findings = CheckModel(model, settings.options);
   // "any" is no compute unit, so there is nothing to expect of it.
-  const std::vector<Verdict> verdicts =
-      target->name == "any" ? std::vector<Verdict>() : JudgeModel(*model, *target, *observations, findings);
-  const Severity fail_on = SeverityFromName(arguments.fail_on).value_or(Severity::kError);
-  const bool fails = std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity >= fail_on; });
-  if (arguments.json) {
-    Json json = {{"path", arguments.path}, {"target", arguments.target}, {"findings", Json::array()}};
-    for (const Finding& finding : findings) json["findings"].push_back(FindingJson(finding));
-    for (const Verdict& verdict : verdicts) json["verdicts"].push_back(VerdictJson(verdict, *target));
-    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  } else {
-    for (const Finding& finding : findings) PrintFinding(arguments.path, finding);
-    for (const Verdict& verdict : verdicts) PrintVerdict(arguments.path, verdict, *target);
-    const auto count = [&](Severity severity) { return std::ranges::count(findings, severity, &Finding::severity); };
-    std::cout << fmt::format("{}: {} errors, {} warnings, {} notes (target {})\n", arguments.path,
-                             count(Severity::kError), count(Severity::kWarning), count(Severity::kNote),
-                             arguments.target);
+  std::vector<Verdict> verdicts;
+  if (settings.target->name != "any") {
+    verdicts = JudgeModel(model, *settings.target, settings.observations, findings);
   }
-  return fails ? kFindings : kFine;
+  std::vector<BaselineEntry> stale;
+  size_t accepted = 0;
+  if (settings.baseline.has_value()) {
+    const std::string name = settings.NameInBaseline(path);
+    stale = settings.baseline->Stale(findings, name);
+    accepted =
+        std::erase_if(findings, [&](const Finding& finding) { return settings.baseline->Accepts(finding, name); });
+  }
+  Report report =
+      CollectReport(model, {path, MILWRIGHT_VERSION, settings.target, settings.observations, ShowsProgram(format)},
+                    findings, verdicts);
+  if (settings.baseline.has_value()) report.baseline = settings.baseline_path;
+  report.accepted = accepted;
+  for (const BaselineEntry& entry : stale) report.no_longer_found.push_back(EntryText(entry));
+  return report;
+}
+
+bool AnyAtLeast(const Report& report, Severity severity) {
+  return std::ranges::any_of(report.findings,
+                             [severity](const ReportFinding& entry) { return entry.finding.severity >= severity; });
+}
+
+int Check(const CheckArguments& arguments) {
+  const auto settings = GatherSettings(arguments);
+  if (!settings.ok()) return Fail(settings.status());
+  if (arguments.fix) return CheckAndFix(arguments, *settings);
+  const ReportFormat format = *ReportFormatFromName(arguments.json ? "json" : arguments.format);
+  ReportSet reports{arguments.path, settings->is_folder, {}};
+  bool fails = false;
+  for (const std::string& path : settings->packages) {
+    const auto model = OpenModel(path);
+    if (!model.ok()) return Fail(model.status());
+    reports.packages.push_back(ReportOn(*model, path, *settings, format));
+    fails = fails || AnyAtLeast(reports.packages.back(), settings->fail_on);
+  }
+  if (const Status shown = ShowReports(reports, format, arguments, *settings); !shown.ok()) return Fail(shown);
+  if (arguments.write_baseline.empty()) return fails ? kFindings : kFine;
+  const Status written = WriteNewBaseline(reports, *settings, arguments.write_baseline);
+  return written.ok() ? static_cast<int>(kFine) : Fail(written);
 }
 
 int Explain(const ExplainArguments& arguments) {

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
+#include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "check/hypotheses.h"
+#include "check/own_evidence.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "format/package.h"
 
 namespace milwright::cli {
 namespace {
@@ -112,10 +116,74 @@ int Show(const EvidenceArguments& arguments, const Ledger& ledger) {
                                                                     : fmt::format("; did you mean '{}'?", nearest))));
 }
 
+Status CheckAddArguments(const EvidenceArguments& arguments) {
+  const std::pair<std::string_view, const std::string*> needed[] = {
+      {"a package", &arguments.id},    {"--ledger", &arguments.ledger}, {"--outcome", &arguments.outcome},
+      {"--device", &arguments.device}, {"--os", &arguments.os},         {"--compute-unit", &arguments.compute_unit},
+      {"--source", &arguments.source}};
+  for (const auto& [name, value] : needed) {
+    if (value->empty()) return {ErrorCode::kUsage, fmt::format("evidence add needs {}", name)};
+  }
+  return Status::Ok();
+}
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+// Features from the package itself, the rest from the arguments.
+Result<Observation> MakeObservation(const EvidenceArguments& arguments) {
+  MW_RETURN_IF_ERROR(CheckAddArguments(arguments));
+  Observation row;
+  MW_ASSIGN_OR_RETURN(row.outcome, ReadOutcome(arguments.outcome));
+  row.outcome.message = arguments.message;
+  MW_ASSIGN_OR_RETURN(const ModelSpec model, OpenModel(arguments.id));
+  const Function* function =
+      arguments.function.empty() ? model.DefaultFunction() : model.program.FindFunction(arguments.function);
+  if (function == nullptr) {
+    return Status(ErrorCode::kUsage, fmt::format("{}: say which function was run, by --function", arguments.id));
+  }
+  row.program = FeaturesOf(model, *function, AnalyzeStates(*function));
+  row.model = std::filesystem::path(model.source).stem().string();
+  MW_ASSIGN_OR_RETURN(row.id,
+                      FreeObservationId(arguments.ledger, fmt::format("{}-{}", row.model, arguments.compute_unit)));
+  if (!arguments.row_id.empty()) row.id = arguments.row_id;
+  row.environment = {arguments.device, arguments.os, arguments.toolchain.empty() ? "unknown" : arguments.toolchain,
+                     arguments.compute_unit};
+  row.strength = "measured";
+  row.date = arguments.date.empty() ? Today() : arguments.date;
+  row.source_title = arguments.source;
+  row.source_url = arguments.source;
+  row.caveats = arguments.note;
+  return row;
+}
+
+int AddObservation(const EvidenceArguments& arguments) {
+  const auto row = MakeObservation(arguments);
+  if (!row.ok()) return Fail(row.status());
+  if (const Status status = AppendObservation(arguments.ledger, *row); !status.ok()) return Fail(status);
+  if (arguments.json) {
+    std::cout << ObservationJson(*row).dump(2) << "\n";
+  } else {
+    PrintObservation(*row);
+    std::cout << fmt::format("added to {}\n", arguments.ledger);
+  }
+  return kFine;
+}
+
 }  // namespace
 
 int Evidence(const EvidenceArguments& arguments) {
-  const Ledger& ledger = BuiltInLedger();
+  if (arguments.what == "add") return AddObservation(arguments);
+  Ledger ledger = BuiltInLedger();
+  if (!arguments.ledger.empty()) {
+    auto observations = GatherObservations({arguments.ledger});
+    if (!observations.ok()) return Fail(observations.status());
+    ledger.observations = *std::move(observations);
+  }
   if (arguments.what == "show") return Show(arguments, ledger);
   Json json = Json::array();
   std::vector<std::vector<std::string>> rows;

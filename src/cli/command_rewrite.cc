@@ -7,15 +7,12 @@
 #include "format/package.h"
 #include "passes/diff.h"
 #include "passes/documentation.h"
-#include "passes/equal.h"
 #include "passes/pass.h"
 #include "passes/split_chunks.h"
+#include "passes/verify_rewrite.h"
 
 namespace milwright::cli {
 namespace {
-
-// Sums that run in another order agree within this (issue 3).
-constexpr double kReorderedTolerance = 1e-3;
 
 Result<std::vector<PassUse>> ParseAll(const std::vector<std::string>& texts) {
   std::vector<PassUse> uses;
@@ -43,23 +40,8 @@ void PrintResults(const RewriteArguments& arguments, const std::vector<PassResul
 
 // Runs both; prints what differs. The exit code.
 int VerifyEqual(const ModelSpec& before, const ModelSpec& after, const std::vector<PassUse>& uses) {
-  CompareOptions options;
-  for (const PassUse& use : uses) {
-    if (use.pass->exactness == Exactness::kReordered) options.tolerance.atol = kReorderedTolerance;
-    if (use.pass->name == "rename") {
-      for (const auto& [from, to] : use.arguments.values()) options.names.insert_or_assign(from, to);
-    } else if (use.pass->name == "extract-function") {
-      options.functions = {{use.arguments.String("function"), "main"}};
-    } else if (use.pass->name == "merge-functions" && use.arguments.Has("this")) {
-      options.functions = {{before.program.functions().front()->name, use.arguments.String("this")}};
-    }
-  }
-  const auto a = Model::FromSpec(std::make_shared<const ModelSpec>(before.Clone()));
-  if (!a.ok()) return Fail(a.status());
-  const auto b = Model::FromSpec(std::make_shared<const ModelSpec>(after.Clone()));
-  if (!b.ok()) return Fail(b.status());
-  const auto report = CompareModels(*a, *b, options);
-  if (!report.ok()) return Fail(report.status().WithContext("comparing before and after"));
+  const auto report = CompareRewritten(before, after, uses);
+  if (!report.ok()) return Fail(report.status());
   if (report->equal()) {
     std::cout << fmt::format("equal over {} steps\n", report->steps);
     return kFine;

@@ -64,10 +64,18 @@ int Run(const RunArguments& arguments);
 
 struct CheckArguments {
   std::string path;
-  std::string target = "any";
-  std::string fail_on = "error";
+  std::string target;                 ///< empty: as milwright.toml says, else "any"
+  std::string fail_on;                ///< empty: as milwright.toml says, else "error"
   std::vector<std::string> evidence;  ///< files of observations beside the compiled-in ledger
-  bool json = false;
+  std::string format = "text";        ///< text, json, sarif, github, html
+  std::string output;                 ///< of the report (empty: stdout), with fix: of the package
+  bool json = false;                  ///< the same as format "json"
+  bool fix = false;
+  bool in_place = false;
+  int steps = 0;       ///< of the comparison behind fix; 0: as many as it needs
+  std::string config;  ///< empty: the milwright.toml around the package
+  std::string baseline;
+  std::string write_baseline;
 };
 int Check(const CheckArguments& arguments);
 
@@ -207,9 +215,22 @@ int Equal(const EqualArguments& arguments);
 Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers);
 void PrintCompression(const CompressReport& report, size_t worst);
 struct EvidenceArguments {
-  std::string what;  ///< list, show, hypotheses
-  std::string id;    ///< of show: an observation or a hypothesis
+  std::string what;  ///< list, show, hypotheses, add
+  std::string id;    ///< of show: an observation or a hypothesis; of add: a package
   bool json = false;
+  std::string ledger;  ///< a file of one's own
+  // Of add:
+  std::string outcome;
+  std::string device;
+  std::string os;
+  std::string compute_unit;
+  std::string source;
+  std::string toolchain;
+  std::string function;
+  std::string message;
+  std::string note;
+  std::string date;    ///< empty: today
+  std::string row_id;  ///< empty: from the package's name and the compute unit
 };
 int Evidence(const EvidenceArguments& arguments);
 

@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "check/report.h"
+
 namespace milwright::cli {
 namespace {
-
-bool UseColor() {
-  static const bool use = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  return use;
-}
 
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -37,23 +34,18 @@ size_t Width(std::string_view text) {
 
 }  // namespace
 
+bool UseColor() {
+  static const bool use = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  return use;
+}
+
 std::string Styled(std::string_view text, Style style) {
   constexpr std::string_view kCodes[] = {"", "1", "2", "31", "33", "32", "36"};
   if (style == Style::kPlain || !UseColor()) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(style)], text);
 }
 
-std::string Bytes(int64_t bytes) {
-  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  if (unit == 0) return fmt::format("{} B", bytes);
-  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : value < 100 ? 1 : 0, kUnits[unit]);
-}
+std::string Bytes(int64_t bytes) { return BytesText(bytes); }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows, size_t indent) {
   std::vector<size_t> widths;

@@ -11,6 +11,9 @@ namespace milwright::cli {
 
 enum class Style : uint8_t { kPlain, kBold, kDim, kRed, kYellow, kGreen, kCyan };
 
+/// Whether stdout is a terminal and NO_COLOR is not set.
+bool UseColor();
+
 /// `text` in `style` when stdout is a terminal and NO_COLOR is not set; else as it is.
 std::string Styled(std::string_view text, Style style);
 

@@ -199,10 +199,16 @@ class WindowFollower {
       if (data == nullptr || data->axis != states_.at(StateOf(op)) || data->kind == Window::Kind::kShifted) {
         return Blocked(op, "writes something else than the moved window");
       }
+      if (data->kind == Window::Kind::kUpdated && data->state == StateOf(op)) {
+        updated_.insert(StateOf(op));
+      } else {
+        updated_.erase(StateOf(op));
+      }
     }
     if (op.outputs().empty()) return Status::Ok();
     const size_t axis = states_.at(StateOf(op));
-    return Mark(op, {Window::Kind::kStored, axis, op.output()->type.shape()[axis], StateOf(op), Window::kWhole});
+    const auto kind = updated_.contains(StateOf(op)) ? Window::Kind::kUpdated : Window::Kind::kStored;
+    return Mark(op, {kind, axis, op.output()->type.shape()[axis], StateOf(op), Window::kWhole});
   }
 
   Status VisitView(const Operation& op) {
@@ -253,7 +259,7 @@ class WindowFollower {
       const int64_t slot = others_whole ? window.slot : place;
       return Mark(op, {window.kind, axis, window.size, window.state, slot});
     }
-    if (window.kind == Window::Kind::kStored && begin == 1 && end == window.size && others_whole) {
+    if (window.kind != Window::Kind::kShifted && begin == 1 && end == window.size && others_whole) {
       return Mark(op, {Window::Kind::kShifted, axis, window.size, window.state, window.slot});
     }
     return Blocked(op, "takes rows of the window");
@@ -447,6 +453,7 @@ class WindowFollower {
   Function& function_;
   std::map<const Value*, size_t> states_;
   std::unordered_map<const Value*, Window> windows_;
+  std::set<const Value*> updated_;                       // states that hold the new row by now
   std::map<int64_t, Ring> rings_;                        // by their size
   std::vector<std::pair<const Value*, int64_t>> moved_;  // the slots of states that sites_ move
   std::vector<Operation*> sites_;

@@ -1,15 +1,19 @@
 // Every rule of this table fires on a program made for it, and is silent on its twin that differs in the one thing.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "check/rule.h"
 #include "check/targets.h"
 #include "format/package.h"
 #include "milwright/model.h"
+#include "passes/pass.h"
 #include "support/small_model.h"
 #include "support/test_util.h"
 
@@ -276,6 +280,106 @@ ModelSpec KeysAsOutput(bool also_output) {
   });
 }
 
+// A decode and a prefill function that share a state's name, but not its shape.
+ModelSpec OtherShapeInPrefill() {
+  ModelSpec decode = Kv(kGood);
+  std::unique_ptr<Function> function = CloneFunction(*Kv({2, 2, 32, 32}).program.functions().front());
+  function->name = "prefill";
+  decode.program.AddFunction(std::move(function));
+  return decode;
+}
+
+ModelSpec WithoutStateInDescription() {
+  ModelSpec spec = Kv(kGood);
+  spec.description.functions[0].states.clear();
+  return spec;
+}
+
+// One state [4] and an input x of its type: the body reads and writes, and returns the output (null: none).
+ModelSpec OneState(const std::function<Value*(Builder&, Value* state, Value* x)>& body,
+                   DataType dtype = DataType::kFp16) {
+  return MakeSpec([&](Function& function, Builder& b) {
+    Value* x = function.AddInput("x", Type::Tensor(dtype, {4}));
+    Value* state = function.AddInput("s", Type::State({dtype, {4}}));
+    Value* y = body(b, state, x);
+    if (y != nullptr) function.body().SetOutputs({y});
+  });
+}
+
+Value* Sum(Builder& b, Value* x, Value* y) { return b.Op("add", {{"x", x}, {"y", y}}); }
+
+// An accumulator: reads, adds, writes, and returns the sum itself or another value.
+ModelSpec Accumulator(bool returns_written, DataType dtype = DataType::kFp16) {
+  return OneState(
+      [returns_written](Builder& b, Value* state, Value* x) {
+        Value* sum = Sum(b, b.ReadState(state), x);
+        b.WriteState(state, sum);
+        return returns_written ? sum : Sum(b, b.ReadState(state), x);
+      },
+      dtype);
+}
+
+ModelSpec UpdateWithoutOutput() {
+  return OneState([](Builder& b, Value* state, Value* x) -> Value* {
+    b.WriteState(state, Sum(b, b.ReadState(state), x));
+    return nullptr;
+  });
+}
+
+// A write of another shape than the state's, as only a file of others has it.
+ModelSpec WrittenShape(bool right) {
+  ModelSpec spec = MakeSpec([](Function& function, Builder& b) {
+    Value* x = function.AddInput("x", Half({4}));
+    function.AddInput("row", Half({1, 4}));
+    Value* state = function.AddInput("s", State({4}));
+    b.WriteState(state, x);
+    function.body().SetOutputs({Sum(b, b.ReadState(state), x)});
+  });
+  Function& function = *spec.program.functions()[0];
+  ForEachOperation(function.body(), [&](Operation& op) {
+    if (!right && op.type() == "write_state") op.SetInput("data", function.FindInput("row"));
+  });
+  return spec;
+}
+
+enum class Access { kNone, kRead, kWrite, kWriteBack, kWriteAndRead };
+ModelSpec Accessed(Access access) {
+  return OneState([access](Builder& b, Value* state, Value* x) {
+    if (access == Access::kWriteBack) b.WriteState(state, b.ReadState(state));
+    if (access == Access::kWrite || access == Access::kWriteAndRead) b.WriteState(state, x);
+    return access == Access::kNone || access == Access::kWrite ? Sum(b, x, x) : Sum(b, b.ReadState(state), x);
+  });
+}
+
+// read, write, read again: the first value is used behind the write (T01 of the state semantics).
+ModelSpec ReadAcrossWrite(bool across) {
+  return OneState([across](Builder& b, Value* state, Value* x) {
+    Value* old = b.ReadState(state);
+    b.WriteState(state, x);
+    return across ? Sum(b, old, b.ReadState(state)) : Sum(b, b.ReadState(state), x);
+  });
+}
+
+ModelSpec VariableBesideState(int64_t size) {
+  return Kv(kGood, Write::kSlice, 1, [size](Function& function, Builder& b) {
+    Value* x = function.AddInput("tokens", Half({1, size}));
+    function.body().SetOutputs({function.body().outputs().front(), b.Op("relu", {{"x", x}})});
+  });
+}
+
+// A product with an fp16 weight of `megabytes` MB, of which no page is ever touched.
+ModelSpec LargeWeight(int64_t megabytes) {
+  const TensorType type{DataType::kFp16, {megabytes * 500, 1000}};
+  const auto bytes = static_cast<size_t>(megabytes * 1000 * 1000);
+  void* pages = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT_NE(pages, MAP_FAILED);
+  const std::shared_ptr<const void> owner(pages, [bytes](const void* p) { munmap(const_cast<void*>(p), bytes); });
+  const Tensor weight = *Tensor::Borrow(type, {static_cast<const std::byte*>(pages), bytes}, owner);
+  return OneOp({1, 1000}, [&weight](Builder& b, Value* x) {
+    return b.Op("linear", {{"x", x}, {"weight", Literal(weight)}});
+  });
+}
+
 struct Case {
   std::string id;
   std::string target;
@@ -289,6 +393,19 @@ std::vector<Case> Cases() {
     cases.push_back({std::move(id), std::move(target), std::move(fires), std::move(silent)});
   };
   const std::string ane = "ane-macos26";
+  add("MW101", "any", UpdateWithoutOutput(), Accumulator(false));
+  add("MW102", "any", OtherShapeInPrefill(), TwoFunctions(1));
+  add("MW201", "any", WithoutStateInDescription(), Kv(kGood));
+  add("MW202", "any", Accumulator(false, DataType::kFp32), Accumulator(false));
+  add("MW203", "any", WrittenShape(false), WrittenShape(true));
+  add("MW205", "any", Accumulator(true), Accumulator(false));
+  add("MW206", "any", Accessed(Access::kNone), Accessed(Access::kRead));
+  add("MW207", "any", Accessed(Access::kWrite), Accessed(Access::kWriteAndRead));
+  add("MW208", "any", Accessed(Access::kRead), Accessed(Access::kWriteAndRead));
+  add("MW209", "any", Accessed(Access::kWriteBack), Accessed(Access::kWriteAndRead));
+  add("MW210", "any", ReadAcrossWrite(true), ReadAcrossWrite(false));
+  add("MW303", ane, VariableBesideState(kUnknownDim), VariableBesideState(8));
+  add("MW406", "any", LargeWeight(1001), LargeWeight(1000));
   add("MW103", "any", Variable(false), Variable(true));
   add("MW211", "ane-ios26", KeysAsOutput(true), KeysAsOutput(false));
   add("MW212", ane, Kv(kGood, Write::kShift), Kv(kGood, Write::kMask));
@@ -335,6 +452,32 @@ TEST(Rules, FireAndAreSilent) {
     EXPECT_THAT(Ids(CheckModel(test.fires, {test.target, {}})), ::testing::Contains(test.id));
     EXPECT_THAT(Ids(CheckModel(test.silent, {test.target, {}})), ::testing::Not(::testing::Contains(test.id)));
   }
+}
+
+TEST(Rules, EveryRuleHasACase) {
+  std::set<std::string> tested;
+  for (const Case& test : Cases()) tested.insert(test.id);
+  for (const Rule& rule : AllRules()) EXPECT_TRUE(tested.contains(std::string(rule.id))) << rule.id;
+}
+
+// Fixes come from the table of their rule, and read as passes.
+TEST(Rules, FixesAreThoseOfTheTable) {
+  size_t fixes = 0;
+  for (const Case& test : Cases()) {
+    for (const Finding& finding : CheckModel(test.fires, {test.target, {}})) {
+      const Rule& rule = *FindRule(finding.id);
+      EXPECT_TRUE(!finding.fix.has_value() || !rule.fixes.empty()) << rule.id;
+      if (!finding.fix.has_value()) continue;
+      const auto uses = ParsePasses(finding.fix->passes);
+      ASSERT_OK(uses);
+      std::vector<std::string_view> names;
+      for (const PassUse& use : *uses) names.push_back(use.pass->name);
+      EXPECT_THAT(rule.fixes,
+                  ::testing::Contains(::testing::Field(&RuleFix::passes, fmt::format("{}", fmt::join(names, ",")))));
+      ++fixes;
+    }
+  }
+  EXPECT_GE(fixes, 8U);
 }
 
 TEST(Rules, TableIsWhole) {

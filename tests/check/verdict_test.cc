@@ -49,7 +49,7 @@ TEST(Verdict, LeaveOneSourceOut) {
     unknown += verdict.kind == VerdictKind::kUnknown ? 1 : 0;
     disputed += verdict.kind == VerdictKind::kDisputed ? 1 : 0;
     contradicted += wrong ? 1 : 0;
-    std::cout << fmt::format("{:<8}{:<46}{:<14}{:<26}{:<26}{}\n", wrong ? "WRONG" : "", row.id, target.name,
+    std::cout << fmt::format("{:<8}{:<46}{:<14}{:<28}{:<38}{}\n", wrong ? "WRONG" : "", row.id, target.name,
                              VerdictText(observed, target).substr(sizeof("expected to")),
                              VerdictText(verdict.kind, target), verdict.why);
   }

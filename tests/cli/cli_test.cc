@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "run_cli.h"
 #include "support/files.h"
 #include "support/test_util.h"
 
@@ -14,25 +15,9 @@ namespace {
 
 using testing::DataDir;
 using testing::FindAll;
-
-struct Output {
-  std::string text;  ///< stdout and stderr
-  int code = -1;
-};
-
-Output Milwright(const std::string& arguments) {
-  Output output;
-  FILE* pipe = popen((std::string(MILWRIGHT_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return output;
-  std::array<char, 4096> buffer{};
-  size_t count = 0;
-  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) output.text.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  output.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return output;
-}
-
-std::string Package(const std::string& name) { return (DataDir() / "packages" / (name + ".mlpackage")).string(); }
+using testing::Milwright;
+using testing::Output;
+using testing::Package;
 
 std::vector<std::string> Verbs() {
   std::vector<std::string> verbs;
@@ -196,6 +181,32 @@ TEST(Cli, JsonIsJson) {
     EXPECT_EQ(output.text.front(), '{');
     EXPECT_EQ(output.text.substr(output.text.size() - 2), "}\n");
   }
+}
+
+// Every format goes to stdout or to a file, whole or not at all, and never changes the exit code.
+TEST(Cli, CheckWritesEveryFormat) {
+  const testing::TemporaryFolder folder;
+  const std::string package = (DataDir() / "state-semantics/T07.mlpackage").string();
+  for (const auto& [format, start] : std::vector<std::pair<std::string, std::string>>{{"text", package},
+                                                                                      {"json", "{"},
+                                                                                      {"sarif", "{"},
+                                                                                      {"github", "::error file="},
+                                                                                      {"html", "<!DOCTYPE html>"}}) {
+    const std::string check = "check " + package + " --format " + format;
+    const Output printed = Milwright(check);
+    EXPECT_EQ(printed.code, 1) << format;
+    EXPECT_TRUE(printed.text.starts_with(start)) << printed.text.substr(0, 80);
+    EXPECT_EQ(printed.text.find('\x1b'), std::string::npos) << "no colour but on a terminal: " << format;
+    const std::string file = folder.Path("report." + format);
+    const Output written = Milwright(check + " --output " + file);
+    EXPECT_EQ(written.code, 1);
+    EXPECT_NE(written.text.find(file), std::string::npos) << written.text;
+    EXPECT_EQ(testing::ReadAll(file), printed.text) << format;
+  }
+  EXPECT_EQ(Milwright("check --json " + package).text, Milwright("check --format json " + package).text);
+  EXPECT_EQ(Milwright("check --json --format html " + package).code, 2);
+  EXPECT_EQ(Milwright("check --format pdf " + package).code, 2);
+  EXPECT_EQ(Milwright("check --format html " + package + " -o " + folder.Path("no/such/folder.html")).code, 3);
 }
 
 }  // namespace

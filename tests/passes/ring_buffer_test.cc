@@ -70,6 +70,16 @@ TEST(ShiftToRingBuffer, WindowOfOneAttention) {
   ExpectEqualSteps(before, *after, 17, 1e-3, {""}, {"my_cache"});
 }
 
+// coremltools lets what follows read the state that was just written.
+TEST(ShiftToRingBuffer, WindowReadBehindItsWrite) {
+  const ModelSpec before = Shifted([](Function& function, Builder& b, Value*) {
+    return Attention(function, b, b.ReadState(function.FindInput("my_cache")));
+  });
+  auto after = Rewritten(before, "shift-to-ring-buffer=position:current_pos");
+  ASSERT_OK(after);
+  ExpectEqualSteps(before, *after, 17, 1e-3, {""}, {"my_cache"});
+}
+
 TEST(ShiftToRingBuffer, RowsLieAtPositionModW) {
   auto after = Rewritten(Shifted(Attention), "shift-to-ring-buffer=position:current_pos");
   ASSERT_OK(after);

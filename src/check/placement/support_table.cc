@@ -207,7 +207,7 @@ std::vector<AneSupportRule> MakeRules() {
       {"narrow-integer", "", HasData<DataType::kInt16, DataType::kUInt16, DataType::kInt8, DataType::kUInt8>, nullptr,
        kUnknown, kInferred, "computes on 8 or 16 bit integers, which nobody measured", kStudy},
       {"fp32-compute", "", HasData<DataType::kFp32>, nullptr, kNo, kReported,
-       "computes in fp32: the ANE computes in fp16", "coremltools guide, \"Typed Execution\"",
+       "computes in fp32, which the GPU and the CPU do", "coremltools guide, \"Typed Execution Workflow Example\"",
        "fp32 inputs get casts and go to the ANE (751K study): for fp16 programs"},
 
       // Sizes of kernels and products.
