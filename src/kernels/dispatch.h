@@ -22,6 +22,7 @@ enum class Isa : uint8_t { kScalar, kAvx2, kAvx512, kNeon };
 enum class Operands : uint8_t {
   kFp32,            ///< nothing is rounded (Precision::kExact)
   kInt8Activation,  ///< x to int8 in blocks of kActivationBlock columns; see QuantizeBlock
+  kInt8Table,       ///< the same, and the 16 entries of each 4-bit table as one block
 };
 
 /// One way to compute rows of y = W x + bias.

@@ -71,18 +71,20 @@ enum class Precision : uint8_t {
   /// of
   /// summation; the tests hold every kernel to it.
   kExact,
-  /// May in addition round the activation to int8, in blocks of 32 columns (formats with integer codes). FastErrorBound
-  /// bounds what that adds.
+  /// May in addition round the activation to int8, in blocks of 32 columns (formats with integer codes), and the
+  /// entries
+  /// of 4-bit tables to int8. FastErrorBound bounds what that adds.
   kFast,
 };
 
 /// Columns that share one scale when the activation is quantised in Precision::kFast.
 inline constexpr int64_t kActivationBlock = 32;
 
-/// Bound on the extra error of one output in Precision::kFast, beyond that of kExact, for the decoded row `weights` and
-/// the activation `x` of `cols` values: an int8 activation errs by at most half a step, max|x in block| / 254, so the
-/// output errs by at most the sum over blocks of max|x| / 254 * sum|w|.
-float FastErrorBound(const float* weights, const float* x, int64_t cols);
+/// Bound on the extra error of output `row` in Precision::kFast, beyond that of kExact, for the decoded row `weights`
+/// and the activation `x` of view.cols values. An int8 activation errs by at most half a step, max|x in block| / 254,
+/// and an int8 table entry by max|t| / 254, so the output errs by at most the sum over blocks of max|x| / 254 * sum|w|
+/// plus the sum of max|t| / 254 * |x|.
+float FastErrorBound(const WeightView& view, int64_t row, const float* weights, const float* x);
 
 /// Checks sizes, types and block shapes of a view against its buffers' sizes where known; the kernels rely on it.
 /// Errors (kInvalidProgram) say which field is wrong.

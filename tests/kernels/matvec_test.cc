@@ -113,7 +113,7 @@ TEST(MatVecTest, FastStaysWithinItsBound) {
         std::vector<float> decoded(512);
         kernels->decode_row(weights.view, row, 0, 512, decoded.data());
         const auto i = static_cast<size_t>(row);
-        const double bound = FastErrorBound(decoded.data(), x.data(), 512) + 2 * 518 * kUnit * norms[i];
+        const double bound = FastErrorBound(weights.view, row, decoded.data(), x.data()) + 2 * 518 * kUnit * norms[i];
         EXPECT_NEAR(fast[i], exact[i], bound)
             << kernels->name << " " << format.name << " row " << row << " seed " << seed;
       }

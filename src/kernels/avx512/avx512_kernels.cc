@@ -36,6 +36,7 @@ Kernels MakeAvx512() {
       kMatVecInt8Vnni[1],
       kMatVecInt8Vnni[2],
       kMatVecInt8Vnni[3],
+      kMatVecInt8Vnni[4],
       {"matvec_f32_f32_avx512", Operands::kFp32, SupportsDense<Codec::kFp32>, FloatBytes, CopyActivation,
        FloatRows<Avx512, false>::Rows},
       {"matvec_f32_f16_avx512", Operands::kFp32, SupportsDense<Codec::kFp16>, FloatBytes, CopyActivation,
@@ -54,7 +55,8 @@ Kernels MakeAvx512() {
   };
   using MatMul = FloatMatMul<Avx512>;
   static const MatMulKernel matmul[] = {
-      kMatMulInt8Vnni,
+      kMatMulInt8Vnni[0],
+      kMatMulInt8Vnni[1],
       {"matmul_f32_any_avx512", Operands::kFp32, SupportsAll, MatMul::PackedBytes, MatMul::Pack, MatMul::kPackRows,
        Avx512::kTileRows, MatMul::ScratchBytes, MatMul::Rows},
   };

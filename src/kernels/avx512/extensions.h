@@ -10,8 +10,8 @@
 
 namespace milwright::kernels {
 
-extern const MatVecKernel kMatVecInt8Vnni[4];  ///< int8, uint8, int4, uint4
-extern const MatMulKernel kMatMulInt8Vnni;
+extern const MatVecKernel kMatVecInt8Vnni[5];   ///< int8, uint8, int4, uint4, 4-bit tables
+extern const MatMulKernel kMatMulInt8Vnni[2];   ///< integer codes, 4-bit tables
 extern const MatVecKernel kMatVecTableVbmi[3];  ///< 3-, 6- and 8-bit tables
 
 /// Kernels::int8_dot_stream, only to be called where VNNI is.

@@ -39,6 +39,11 @@ bool Supports(const WeightView& view, Precision precision) {
          MachineHasVnni();
 }
 
+bool SupportsTable(const WeightView& view, Precision precision) {
+  return precision == Precision::kFast && IsRowTable16(view) && view.mask == nullptr && !view.round_to_half &&
+         MachineHasVnni();
+}
+
 int64_t Blocks(int64_t cols) { return (cols + kBlock - 1) / kBlock; }
 
 size_t PackedBytes(int64_t m, int64_t cols) {
@@ -67,8 +72,10 @@ size_t ScratchBytes(int64_t m, int64_t) {
   return static_cast<size_t>(kPanelRows) * (sizeof(PanelRow) + static_cast<size_t>(RoundUp(m, kWidth)) * 4);
 }
 
-/// Codes [column, column + depth) of a row made unsigned; behind them 0 up to a whole block.
-void DecodeCodes(const WeightView& view, int64_t row, int64_t column, int64_t depth, uint8_t* out) {
+/// Codes [column, column + depth) of a row made unsigned, or their entries of `table` (16 bytes) when there is one;
+/// behind them anything up to a whole block, where the activation is 0.
+void DecodeCodes(const WeightView& view, int64_t row, int64_t column, int64_t depth, const uint8_t* table,
+                 uint8_t* out) {
   const int64_t element = row * view.cols + column;
   if (CodeBits(view.codec) == 8) {
     const __m512i flip = _mm512_set1_epi8(view.codec == Codec::kInt8 ? static_cast<char>(0x80) : '\0');
@@ -79,20 +86,33 @@ void DecodeCodes(const WeightView& view, int64_t row, int64_t column, int64_t de
     return;
   }
   const __m512i flip = _mm512_set1_epi8(view.codec == Codec::kInt4 ? 0x08 : 0);
+  const __m512i entries = table != nullptr
+                              ? _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(table)))
+                              : _mm512_setzero_si512();
   for (int64_t k = 0; k < depth; k += 64) {
     const auto mask = static_cast<__mmask32>(_bzhi_u32(~0U, static_cast<unsigned>(Min(32, (depth - k) / 2))));
     const __m512i bytes = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, view.codes + (element + k) / 2));
     const __m512i codes = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi16(bytes, 4)), _mm512_set1_epi8(0x0F));
-    _mm512_store_si512(out + k, _mm512_xor_si512(codes, flip));
+    const __m512i weights = table != nullptr ? _mm512_shuffle_epi8(entries, codes) : _mm512_xor_si512(codes, flip);
+    _mm512_store_si512(out + k, weights);
   }
 }
 
 void DecodePanelRow(const WeightView& view, int64_t row, int64_t column, int64_t depth, PanelRow& out) {
-  DecodeCodes(view, row, column, depth, out.codes);
-  const float excess = view.codec == Codec::kInt8 ? 128.0F : view.codec == Codec::kInt4 ? 8.0F : 0.0F;
+  float factor = 1.0F;
+  float excess = view.codec == Codec::kInt8 ? 128.0F : view.codec == Codec::kInt4 ? 8.0F : 0.0F;
+  if (IsLut(view.codec)) {
+    uint8_t table[16];
+    factor = QuantizeTable16(view.table, row / view.table.row_block, table);
+    excess = 128.0F;
+    DecodeCodes(view, row, column, depth, table, out.codes);
+  } else {
+    DecodeCodes(view, row, column, depth, nullptr, out.codes);
+  }
   for (int64_t k = 0; k < depth; k += kBlock) {
     const int64_t b = k / kBlock;
-    out.scale[b] = view.scale ? GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, column + k, view.cols)) : 1.0F;
+    out.scale[b] = factor;
+    if (view.scale) out.scale[b] *= GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, column + k, view.cols));
     out.excess[b] = excess;
     if (view.offset) out.excess[b] += GridLoad<Avx512>(view.offset, GridEntry(view.offset, row, column + k, view.cols));
   }
@@ -175,15 +195,12 @@ void Rows(const WeightView& view, const void* packed, int64_t m, const float* bi
 
 }  // namespace
 
-constinit const MatMulKernel kMatMulInt8Vnni = {"matmul_i8_int_avx512vnni",
-                                                Operands::kInt8Activation,
-                                                Supports,
-                                                PackedBytes,
-                                                Pack,
-                                                kWidth,
-                                                kTileRows,
-                                                ScratchBytes,
-                                                Rows};
+constinit const MatMulKernel kMatMulInt8Vnni[2] = {
+    {"matmul_i8_int_avx512vnni", Operands::kInt8Activation, Supports, PackedBytes, Pack, kWidth, kTileRows,
+     ScratchBytes, Rows},
+    {"matmul_i8_lut4_avx512vnni", Operands::kInt8Table, SupportsTable, PackedBytes, Pack, kWidth, kTileRows,
+     ScratchBytes, Rows},
+};
 
 }  // namespace milwright::kernels
 

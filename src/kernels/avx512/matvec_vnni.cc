@@ -151,6 +151,65 @@ struct VnniRows {
   }
 };
 
+/// 4-bit tables for whole rows: entries are rounded to int8 as well, and looked up by vpshufb.
+struct VnniTableRows {
+  using Ints = VnniRows<4, true>;
+  using Activation = Ints::Activation;
+
+  static bool Supports(const WeightView& view, Precision precision) {
+    return precision == Precision::kFast && IsRowTable16(view) && view.mask == nullptr && !view.round_to_half &&
+           MachineHasVnni();
+  }
+
+  static __m512 Dot(__m512i codes, __m512i table, const Activation& step) {
+    const __m512i low = _mm512_set1_epi8(0x0F);
+    const __m512i even = _mm512_shuffle_epi8(table, _mm512_and_si512(codes, low));
+    const __m512i odd = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi32(codes, 4), low));
+    // Entries are 128 too large, 16 times what int4 codes are.
+    __m512i sums = _mm512_slli_epi32(_mm512_load_si512(step.excess), 4);
+    sums = _mm512_dpbusd_epi32(sums, even, _mm512_load_si512(step.codes[0]));
+    sums = _mm512_dpbusd_epi32(sums, odd, _mm512_load_si512(step.codes[1]));
+    return _mm512_cvtepi32_ps(sums);
+  }
+
+  static void Rows(const WeightView& view, const void* scratch, const float* bias, int64_t begin, int64_t end,
+                   float* y) {
+    const int64_t row_bytes = view.cols / 2;
+    ForRows<4>(begin, end, [&]<int kRows>(int64_t row) {
+      __m512 acc[kRows];
+      __m512i table[kRows];
+      float scale[kRows];
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
+        acc[r] = _mm512_setzero_ps();
+        const int64_t entry = (row + r) / view.table.row_block;
+        if (r > 0 && entry == (row + r - 1) / view.table.row_block) {
+          table[r] = table[r - 1];
+          scale[r] = scale[r - 1];
+          continue;
+        }
+        alignas(16) uint8_t codes[16];
+        scale[r] = QuantizeTable16(view.table, entry, codes);
+        table[r] = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(codes)));
+      }
+      const auto* step = static_cast<const Activation*>(scratch);
+      const uint8_t* codes = view.codes + row * row_bytes;
+      for (int64_t k = 0; k < row_bytes; k += 64, ++step) {
+        const __m512 x_scale = _mm512_load_ps(step->scale);
+        MW_UNROLL for (int r = 0; r < kRows; ++r) {
+          const uint8_t* p = codes + r * row_bytes + k;
+          Prefetch(p + kPrefetchBytes);
+          acc[r] = _mm512_fmadd_ps(Dot(LoadCodes(p, row_bytes - k), table[r], *step), x_scale, acc[r]);
+        }
+      }
+      MW_UNROLL for (int r = 0; r < kRows; ++r) {
+        float sum = _mm512_reduce_add_ps(acc[r]) * scale[r];
+        if (view.scale) sum *= GridLoad<Avx512>(view.scale, GridEntry(view.scale, row + r, 0, view.cols));
+        y[row + r] = sum + (bias != nullptr ? bias[row + r] : 0.0F);
+      }
+    });
+  }
+};
+
 template <int kBits, bool kSigned>
 constexpr MatVecKernel MakeKernel(const char* name) {
   using Kernel = VnniRows<kBits, kSigned>;
@@ -159,11 +218,13 @@ constexpr MatVecKernel MakeKernel(const char* name) {
 
 }  // namespace
 
-constinit const MatVecKernel kMatVecInt8Vnni[4] = {
+constinit const MatVecKernel kMatVecInt8Vnni[5] = {
     MakeKernel<8, true>("matvec_i8_i8_avx512vnni"),
     MakeKernel<8, false>("matvec_i8_u8_avx512vnni"),
     MakeKernel<4, true>("matvec_i8_i4_avx512vnni"),
     MakeKernel<4, false>("matvec_i8_u4_avx512vnni"),
+    {"matvec_i8_lut4_avx512vnni", Operands::kInt8Table, VnniTableRows::Supports, VnniRows<4, true>::ScratchBytes,
+     VnniRows<4, true>::Prepare, VnniTableRows::Rows},
 };
 
 bool MachineHasVnni() { return __builtin_cpu_supports("avx512vnni") != 0; }

@@ -68,7 +68,42 @@ void MatVecRows(const WeightView& view, const void* scratch, const float* bias, 
   }
 }
 
+/// 4-bit tables of floats for whole rows.
+bool SupportsInt8Table(const WeightView& view, Precision precision) {
+  return precision == Precision::kFast && view.codec == Codec::kLut4 && view.table.col_block >= view.cols &&
+         (view.table.type == DataType::kFp16 || view.table.type == DataType::kFp32) && !view.offset &&
+         view.mask == nullptr && !view.round_to_half && (!view.scale || view.scale.col_block >= view.cols);
+}
+
+/// A row with its table's entries as int8 would represent them.
+void DecodeRoundedRow(const WeightView& view, int64_t row, float* out) {
+  constexpr int kEntries = 16;
+  const int64_t first = row / view.table.row_block * kEntries;
+  float entries[kEntries];
+  for (int i = 0; i < kEntries; ++i) {
+    entries[i] = view.table.type == DataType::kFp16
+                     ? HalfToFloat(static_cast<const uint16_t*>(view.table.data)[first + i])
+                     : static_cast<const float*>(view.table.data)[first + i];
+  }
+  int8_t codes[kEntries];
+  const float scale = QuantizeBlock(entries, kEntries, codes);
+  WeightView rounded = view;
+  for (int i = 0; i < kEntries; ++i) entries[i] = scale * static_cast<float>(codes[i]);
+  rounded.table = {entries, DataType::kFp32, view.rows, view.cols};  // one table for all rows: this row's
+  DecodeRow(rounded, row, 0, view.cols, out);
+}
+
+void MatVecTableRows(const WeightView& view, const void* scratch, const float* bias, int64_t begin, int64_t end,
+                     float* y) {
+  std::vector<float> weights(static_cast<size_t>(view.cols));
+  for (int64_t row = begin; row < end; ++row) {
+    DecodeRoundedRow(view, row, weights.data());
+    y[row] = Dot(weights.data(), static_cast<const float*>(scratch), view.cols) + (bias != nullptr ? bias[row] : 0.0F);
+  }
+}
+
 constexpr MatVecKernel kMatVec[] = {
+    {"matvec_i8_lut4_scalar", Operands::kInt8Table, SupportsInt8Table, FloatBytes, RoundActivation, MatVecTableRows},
     {"matvec_i8_any_scalar", Operands::kInt8Activation, SupportsInt8Activation, FloatBytes, RoundActivation,
      MatVecRows},
     {"matvec_f32_any_scalar", Operands::kFp32, SupportsAll, FloatBytes, CopyActivation, MatVecRows},
@@ -82,11 +117,16 @@ void PackRows(const float* x, int64_t ldx, int64_t, int64_t cols, int64_t begin,
   for (int64_t row = begin; row < end; ++row) Prepare(x + row * ldx, cols, static_cast<float*>(packed) + row * cols);
 }
 
+template <bool kRoundedTable>
 void MatMulRows(const WeightView& view, const void* packed, int64_t m, const float* bias, int64_t begin, int64_t end,
                 void* scratch, float* y, int64_t ldy) {
   auto* weights = static_cast<float*>(scratch);
   for (int64_t row = begin; row < end; ++row) {
-    DecodeRow(view, row, 0, view.cols, weights);
+    if constexpr (kRoundedTable) {
+      DecodeRoundedRow(view, row, weights);
+    } else {
+      DecodeRow(view, row, 0, view.cols, weights);
+    }
     for (int64_t i = 0; i < m; ++i) {
       const float* x = static_cast<const float*>(packed) + i * view.cols;
       y[i * ldy + row] = Dot(weights, x, view.cols) + (bias != nullptr ? bias[row] : 0.0F);
@@ -95,10 +135,12 @@ void MatMulRows(const WeightView& view, const void* packed, int64_t m, const flo
 }
 
 constexpr MatMulKernel kMatMul[] = {
+    {"matmul_i8_lut4_scalar", Operands::kInt8Table, SupportsInt8Table, PackedBytes, PackRows<RoundActivation>, 1, 1,
+     RowBytes, MatMulRows<true>},
     {"matmul_i8_any_scalar", Operands::kInt8Activation, SupportsInt8Activation, PackedBytes, PackRows<RoundActivation>,
-     1, 1, RowBytes, MatMulRows},
+     1, 1, RowBytes, MatMulRows<false>},
     {"matmul_f32_any_scalar", Operands::kFp32, SupportsAll, PackedBytes, PackRows<CopyActivation>, 1, 1, RowBytes,
-     MatMulRows},
+     MatMulRows<false>},
 };
 
 // --- Attention -----------------------------------------------------------------------------------------------------
