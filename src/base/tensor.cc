@@ -1,5 +1,7 @@
 #include "milwright/tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -67,12 +69,23 @@ IntegerRange RangeOf(DataType type) {
 
 namespace {
 
-// Zeroed memory that the system provides page by page as it is touched: a cache that is filled to a tenth takes a tenth
-// of its size. Null when there is none.
+// From this size on memory is mapped on huge pages: caches of hundreds of megabytes are read all over in every step.
+constexpr size_t kHugeBytes = size_t{4} << 20U;
+constexpr size_t kHugePage = size_t{2} << 20U;
+
+// Zeroed memory that the system provides as it is touched. Null when there is none.
 std::shared_ptr<std::byte[]> ZeroedMemory(size_t bytes) {
-  auto* memory = static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1));
-  if (memory == nullptr) return nullptr;
-  return {memory, [](std::byte* data) { std::free(data); }};
+  if (bytes < kHugeBytes) {
+    auto* memory = static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1));
+    if (memory == nullptr) return nullptr;
+    return {memory, [](std::byte* data) { std::free(data); }};
+  }
+  const size_t size = bytes + kHugePage;  // room to begin at a multiple of the page
+  void* mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  const uintptr_t aligned = (reinterpret_cast<uintptr_t>(mapping) + kHugePage - 1) / kHugePage * kHugePage;
+  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // only a hint
+  return {reinterpret_cast<std::byte*>(aligned), [mapping, size](std::byte*) { munmap(mapping, size); }};
 }
 
 std::shared_ptr<std::byte[]> CopyOf(std::span<const std::byte> bytes) {

@@ -278,6 +278,7 @@ Result<TensorMap> Engine::Impl::PredictPlanned(Compiled& compiled, const Prepare
   counters.state_bytes_written += frame.counters.state_bytes_written;
   counters.bytes_copied += frame.counters.bytes_copied;
   counters.attention_columns += frame.counters.attention_columns;
+  counters.cache_bytes_read += frame.counters.cache_bytes_read;
   return result;
 }
 

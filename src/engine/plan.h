@@ -48,6 +48,7 @@ struct Counters {
   int64_t state_bytes_written = 0;  ///< bytes stored into states
   int64_t bytes_copied = 0;         ///< bytes of values that were copied because they could not be viewed or updated
   int64_t attention_columns = 0;    ///< rows of K that attention looked at
+  int64_t cache_bytes_read = 0;     ///< bytes of K and V that attention read
 };
 
 /// Remembers what in-place writes replaced, so that a prediction that fails leaves its states as they were.

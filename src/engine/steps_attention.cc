@@ -61,6 +61,8 @@ class AttentionStep final : public Step {
     const kernels::AttentionStats stats =
         kernels::Attention(*frame.kernels, *frame.pool, p, {frame.scratch.data(), scratch_bytes_});
     frame.counters.attention_columns += stats.columns_visited;
+    frame.counters.cache_bytes_read += stats.columns_visited * (p.dim * BitWidth(operands_.k.dtype) / 8 +
+                                                                p.value_dim * BitWidth(operands_.v.dtype) / 8);
     if (round_) {
       // The result fills its memory, in whatever order of heads and queries.
       frame.kernels->round_to_half(p.out, operands_.out.count());

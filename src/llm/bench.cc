@@ -70,6 +70,7 @@ EngineCounters Sum(const std::vector<Engine>& engines) {
     sum.state_bytes_written += counters.state_bytes_written;
     sum.bytes_copied += counters.bytes_copied;
     sum.attention_columns += counters.attention_columns;
+    sum.cache_bytes_read += counters.cache_bytes_read;
     sum.locked_backings += counters.locked_backings;
   }
   return sum;
@@ -165,7 +166,7 @@ class FolderBench {
                           kernels::BandwidthProbe::Make(*kernels, pool, static_cast<size_t>(options_.bandwidth_bytes)));
       probe = std::make_unique<kernels::BandwidthProbe>(std::move(made));
     }
-    const int64_t room = report_.context_length - options_.decode_tokens;
+    const int64_t room = report_.context_length - options_.decode_tokens - 1;
     std::vector<int64_t> fills = options_.fills;
     if (fills.empty()) fills = {0, room / 2, room};
     std::vector<double> bandwidth;
@@ -182,6 +183,7 @@ class FolderBench {
       for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
         if (probe != nullptr) bandwidth.push_back(probe->ReadOnce());
         MW_RETURN_IF_ERROR(GoTo(fill));
+        MW_RETURN_IF_ERROR(Step());  // the first step after a reset touches the caches' memory for the first time
         const double cpu_start = CpuSeconds();
         const auto start = Clock::now();
         for (int64_t i = 0; i < options_.decode_tokens; ++i) MW_RETURN_IF_ERROR(Step());
@@ -189,19 +191,21 @@ class FolderBench {
         cpu += CpuSeconds() - cpu_start;
       }
       const auto tokens = static_cast<int64_t>(options_.repetitions) * options_.decode_tokens;
+      const auto steps = tokens + options_.repetitions;  // the untimed ones included
       const EngineCounters after = Sum(engines_);
       bench.tokens_per_second = SpreadOf(std::move(rates));
       bench.tokens_per_cpu_second = cpu > 0 ? static_cast<double>(tokens) / cpu : 0;
-      bench.state_bytes_per_token = (after.state_bytes_written - before.state_bytes_written) / tokens;
-      bench.copied_bytes_per_token = (after.bytes_copied - before.bytes_copied) / tokens;
-      bench.attention_columns = (after.attention_columns - before.attention_columns) / tokens;
+      bench.state_bytes_per_token = (after.state_bytes_written - before.state_bytes_written) / steps;
+      bench.copied_bytes_per_token = (after.bytes_copied - before.bytes_copied) / steps;
+      bench.cache_bytes_per_token = (after.cache_bytes_read - before.cache_bytes_read) / steps;
+      bench.attention_columns = (after.attention_columns - before.attention_columns) / steps;
       report_.decode.push_back(bench);
     }
     report_.bandwidth = SpreadOf(std::move(bandwidth));
     for (DecodeBench& bench : report_.decode) {
       if (report_.bandwidth.median > 0) {
-        bench.bandwidth_share = static_cast<double>(report_.weight_bytes) * bench.tokens_per_second.median * 1e-9 /
-                                report_.bandwidth.median;
+        bench.bandwidth_share = static_cast<double>(report_.weight_bytes + bench.cache_bytes_per_token) *
+                                bench.tokens_per_second.median * 1e-9 / report_.bandwidth.median;
       }
     }
     report_.fma_peak = kernels::MeasureFmaPeak(*kernels, pool).median;
