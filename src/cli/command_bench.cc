@@ -79,6 +79,7 @@ Json ToJson(const BenchReport& report) {
                               {"tokens_per_cpu_second", bench.tokens_per_cpu_second},
                               {"bandwidth_share", bench.bandwidth_share},
                               {"state_bytes_per_token", bench.state_bytes_per_token},
+                              {"cache_bytes_per_token", bench.cache_bytes_per_token},
                               {"copied_bytes_per_token", bench.copied_bytes_per_token},
                               {"attention_columns", bench.attention_columns}});
   }
@@ -109,12 +110,12 @@ void PrintReport(const BenchReport& report) {
     std::cout << fmt::format("streaming reads: {} GB/s\n", Text(report.bandwidth, 1));
   }
   std::vector<std::vector<std::string>> rows = {
-      {"decode at", "tokens/s", "of bandwidth", "tokens/CPU s", "state bytes", "copied", "columns of K"}};
+      {"decode at", "tokens/s", "of bandwidth", "tokens/CPU s", "cache read", "state written", "copied"}};
   for (const DecodeBench& bench : report.decode) {
     rows.push_back({std::to_string(bench.fill), Text(bench.tokens_per_second, 1),
                     bench.bandwidth_share > 0 ? fmt::format("{:.0f} %", 100 * bench.bandwidth_share) : "",
-                    fmt::format("{:.1f}", bench.tokens_per_cpu_second), std::to_string(bench.state_bytes_per_token),
-                    std::to_string(bench.copied_bytes_per_token), std::to_string(bench.attention_columns)});
+                    fmt::format("{:.1f}", bench.tokens_per_cpu_second), Bytes(bench.cache_bytes_per_token),
+                    std::to_string(bench.state_bytes_per_token), Bytes(bench.copied_bytes_per_token)});
   }
   std::cout << Table(rows);
   if (report.prefill_tokens > 0) {

@@ -33,7 +33,8 @@ struct DecodeBench {
   int64_t fill = 0;
   BenchSpread tokens_per_second;
   double tokens_per_cpu_second = 0;
-  double bandwidth_share = 0;          ///< bytes of weights per second / streaming reads; 0: not measured
+  double bandwidth_share = 0;          ///< bytes of weights and caches read per second / streaming reads; 0: unknown
+  int64_t cache_bytes_per_token = 0;   ///< of K and V, read by attention
   int64_t state_bytes_per_token = 0;   ///< written into states
   int64_t copied_bytes_per_token = 0;  ///< of values that could not be viewed or updated in place
   int64_t attention_columns = 0;       ///< rows of K looked at for a token
