@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -213,7 +212,8 @@ std::span<std::byte> Tensor::mutable_bytes() {
     owned_ = CopyOf({owned_.get(), owned_bytes_});
   } else {
     // The count is read relaxed: what another thread read through a copy that is gone now must come before the write.
-    std::atomic_thread_fence(std::memory_order_acquire);
+    // Dropping a copy of our own acquires what theirs released.
+    std::shared_ptr<std::byte[]>(owned_).reset();
   }
   return {owned_.get(), owned_bytes_};
 }

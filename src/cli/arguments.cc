@@ -130,6 +130,7 @@ class CommandLine {
     verb->add_option("--state-atol", run_.state_atol, "Absolute tolerance for states (default: --atol)");
     verb->add_option("--state-rtol", run_.state_rtol, "Relative tolerance for states (default: --rtol)");
     verb->add_flag("--trace", run_.trace, "Print the range of every intermediate value");
+    AddEngine(verb, run_.engine);
     AddJson(verb, run_.json);
   }
 

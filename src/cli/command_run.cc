@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/terminal.h"
 #include "exec/steps.h"
 #include "format/npy.h"
@@ -230,7 +231,18 @@ Result<int> RunModel(const RunArguments& arguments) {
       std::cout << fmt::format("{}  {}  {}\n", path, TypeToString(value.type()), Summary(value));
     };
   }
-  MW_ASSIGN_OR_RETURN(const StepSequence result, RunSteps(model, sequence, state, options));
+  StepSequence result;
+  if (arguments.engine.engine == "reference" || arguments.trace) {
+    MW_ASSIGN_OR_RETURN(result, RunSteps(model, sequence, state, options));
+  } else {
+    MW_ASSIGN_OR_RETURN(const Engine engine, Engine::FromModel(model, ReadEngineOptions(arguments.engine)));
+    const StepRunner runner = [&engine](const std::string& function, const TensorMap& inputs, State& states) {
+      EngineCall call;
+      call.function = function;
+      return engine.Predict(inputs, &states, std::move(call));
+    };
+    MW_ASSIGN_OR_RETURN(result, RunSteps(runner, sequence, state, arguments.function));
+  }
   if (!arguments.output.empty()) MW_RETURN_IF_ERROR(WriteNpz(arguments.output, ArraysFromSteps(result)));
   if (!arguments.state_out.empty()) {
     std::map<std::string, Tensor> arrays;

@@ -59,6 +59,7 @@ struct RunArguments {
   double state_rtol = -1;
   bool trace = false;
   bool json = false;
+  EngineArguments engine{"reference", 0, "auto", ""};
 };
 int Run(const RunArguments& arguments);
 

@@ -87,16 +87,25 @@ std::map<std::string, Tensor> ArraysFromSteps(const StepSequence& sequence) {
 
 Result<StepSequence> RunSteps(const Model& model, const StepSequence& sequence, State& state,
                               const PredictOptions& options) {
+  const StepRunner runner = [&](const std::string& function, const TensorMap& inputs, State& states) {
+    PredictOptions step_options = options;
+    step_options.function = function;
+    return model.Predict(inputs, &states, step_options);
+  };
+  return RunSteps(runner, sequence, state, options.function);
+}
+
+Result<StepSequence> RunSteps(const StepRunner& runner, const StepSequence& sequence, State& state,
+                              const std::string& default_function) {
   StepSequence result;
   result.initial_states = sequence.initial_states;
   for (const auto& [name, tensor] : sequence.initial_states) MW_RETURN_IF_ERROR(state.Write(name, tensor));
   for (size_t i = 0; i < sequence.steps.size(); ++i) {
     const Step& given = sequence.steps[i];
-    PredictOptions step_options = options;
-    if (!given.function.empty()) step_options.function = given.function;
-    auto outputs = model.Predict(given.inputs, &state, step_options);
+    const std::string& function = given.function.empty() ? default_function : given.function;
+    auto outputs = runner(function, given.inputs, state);
     if (!outputs.ok()) return outputs.status().WithContext(fmt::format("step {}", i));
-    Step step{step_options.function, given.inputs, *std::move(outputs), {}};
+    Step step{function, given.inputs, *std::move(outputs), {}};
     for (const std::string& name : state.names()) {
       MW_ASSIGN_OR_RETURN(Tensor value, state.Read(name));
       step.states.emplace(name, std::move(value));

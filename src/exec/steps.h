@@ -4,6 +4,7 @@
 #ifndef MILWRIGHT_EXEC_STEPS_H_
 #define MILWRIGHT_EXEC_STEPS_H_
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,10 @@ std::map<std::string, Tensor> ArraysFromSteps(const StepSequence& sequence);
 
 /// Runs the inputs of `sequence` on `model` from `state` (initial states written first) and gives back outputs and
 /// states of each step. The error of a step names it.
+/// Runs one step: function, inputs, states.
+using StepRunner = std::function<Result<TensorMap>(const std::string&, const TensorMap&, State&)>;
+Result<StepSequence> RunSteps(const StepRunner& runner, const StepSequence& sequence, State& state,
+                              const std::string& default_function = {});
 Result<StepSequence> RunSteps(const Model& model, const StepSequence& sequence, State& state,
                               const PredictOptions& options = {});
 
