@@ -73,6 +73,9 @@ struct EngineCall {
   /// Output name -> a tensor of the output's type that receives it and comes back as the result. One that shares its
   /// memory with an input of this or another running prediction is locked: a fresh tensor is used instead, and counted.
   TensorMap output_backings;
+  /// Outputs [.., rows, columns] of which only the last row is wanted: it alone is computed where the program allows
+  /// that, and the result has the shape [.., 1, columns]. (The head of a prefill is a quarter of its work.)
+  std::vector<std::string> last_rows;
 };
 
 /// A package ready to predict. Cheap to copy; predictions on different states may run at the same time.

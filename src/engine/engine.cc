@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "engine/fusion.h"
 #include "engine/graph.h"
@@ -75,6 +76,20 @@ float LargestMagnitude(const kernels::Kernels& kernels, const Tensor& tensor) {
                                            : kernels.abs_max_f32(tensor.As<float>().data(), tensor.size());
 }
 
+// The last row of [.., rows, columns] as [.., 1, columns].
+Result<Tensor> LastRow(const Tensor& tensor) {
+  TensorType type = tensor.type();
+  const size_t rank = type.shape.size();
+  if (rank < 2 || type.shape[rank - 2] < 2) return tensor;
+  const int64_t rows = std::exchange(type.shape[rank - 2], 1);
+  MW_ASSIGN_OR_RETURN(Tensor last, Tensor::Zeros(type));
+  const int64_t columns = type.shape[rank - 1];
+  for (int64_t i = 0; i < last.size(); ++i) {
+    last.SetDouble(i, tensor.GetDouble((i / columns * rows + rows - 1) * columns + i % columns));
+  }
+  return last;
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -92,12 +107,13 @@ struct Engine::Impl {
   engine::WeightStore weights;
 
   std::mutex mutex;  // guards what follows
-  std::map<std::pair<const Function*, std::vector<Shape>>, std::shared_ptr<Compiled>> plans;
+  std::map<std::tuple<const Function*, std::vector<Shape>, std::vector<std::string>>, std::shared_ptr<Compiled>> plans;
   std::multiset<const std::byte*> locked;  // buffers that running predictions read
   EngineCounters counters;
   std::atomic<bool> profiling{false};
 
-  std::shared_ptr<Compiled> Compile(const Function& function, const std::vector<Shape>& shapes);
+  std::shared_ptr<Compiled> Compile(const Function& function, const std::vector<Shape>& shapes,
+                                    const std::vector<std::string>& last_rows = {});
   Status Run(Compiled& compiled, Frame& frame);
   Status BindFrame(const Plan& plan, Frame& frame, const PreparedCall& call, std::vector<Tensor>& outputs,
                    TensorMap& backings);
@@ -152,13 +168,15 @@ std::vector<ProfileEntry> Engine::Profile() const {
   return entries;
 }
 
-std::shared_ptr<Compiled> Engine::Impl::Compile(const Function& function, const std::vector<Shape>& shapes) {
+std::shared_ptr<Compiled> Engine::Impl::Compile(const Function& function, const std::vector<Shape>& shapes,
+                                                const std::vector<std::string>& last_rows) {
   const std::lock_guard lock(mutex);
-  std::shared_ptr<Compiled>& entry = plans[{&function, shapes}];
+  std::shared_ptr<Compiled>& entry = plans[{&function, shapes, last_rows}];
   if (entry != nullptr) return entry;
   entry = std::make_shared<Compiled>();
   const auto make = [&]() -> Result<std::unique_ptr<Plan>> {
     MW_ASSIGN_OR_RETURN(std::unique_ptr<engine::Graph> graph, engine::BuildGraph(function, shapes));
+    if (!last_rows.empty()) engine::KeepLastRows(*graph, last_rows);
     engine::Fuse(*graph, options.numerics);
     return engine::PlanBuilder(std::move(graph), weights, pool.threads()).Build();
   };
@@ -290,14 +308,20 @@ Result<TensorMap> Engine::Predict(const TensorMap& inputs, State* state, EngineC
   MW_ASSIGN_OR_RETURN(const PreparedCall prepared, impl.model.Prepare(inputs, state, options));
   std::vector<Shape> shapes;
   for (const Literal& argument : prepared.arguments) shapes.push_back(argument.tensor.shape());
-  const std::shared_ptr<Compiled> compiled = impl.Compile(*prepared.function, shapes);
+  const std::shared_ptr<Compiled> compiled = impl.Compile(*prepared.function, shapes, call.last_rows);
   if (compiled->plan == nullptr) {
     {
       const std::lock_guard lock(impl.mutex);
       ++impl.counters.predictions;
       ++impl.counters.reference_predictions;
     }
-    return impl.model.Predict(inputs, state, options);
+    MW_ASSIGN_OR_RETURN(TensorMap outputs, impl.model.Predict(inputs, state, options));
+    for (const std::string& name : call.last_rows) {
+      if (const auto it = outputs.find(name); it != outputs.end()) {
+        MW_ASSIGN_OR_RETURN(it->second, LastRow(it->second));
+      }
+    }
+    return outputs;
   }
   // What this prediction reads may not be written by this or another one meanwhile.
   std::vector<const std::byte*> reads;

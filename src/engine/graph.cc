@@ -211,6 +211,77 @@ Result<std::unique_ptr<Graph>> BuildGraph(const Function& function, const std::v
   return graph;
 }
 
+namespace {
+
+// The operand through which `node` works row by row, or null.
+GraphValue* RowwiseOperand(const Node& node) {
+  if (node.outputs.size() != 1) return nullptr;
+  for (const std::string_view kind : {"cast", "tanh", "sigmoid", "silu"}) {
+    if (node.kind == kind) return node.Arg("x");
+  }
+  if (node.kind == "linear") {
+    const GraphValue* weight = node.Arg("weight");
+    return weight->known != nullptr || weight->weight != nullptr ? node.Arg("x") : nullptr;
+  }
+  for (const std::string_view kind : {"mul", "add", "real_div", "sub"}) {
+    if (node.kind != kind) continue;
+    for (const auto& [x, other] : {std::pair(node.Arg("x"), node.Arg("y")), std::pair(node.Arg("y"), node.Arg("x"))}) {
+      if (other->known != nullptr && other->known->tensor.size() == 1 && x->shape() == node.output()->shape()) return x;
+    }
+  }
+  return nullptr;
+}
+
+Type OfLastRow(Type type) {
+  type.tensor.shape[type.tensor.shape.size() - 2] = 1;
+  return type;
+}
+
+}  // namespace
+
+void KeepLastRows(Graph& graph, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    GraphValue* output = graph.outputs[i];
+    const Shape& shape = output->shape();
+    if (std::ranges::find(names, graph.output_names[i]) == names.end() || shape.size() < 2 ||
+        shape[shape.size() - 2] < 2 || output->producer == nullptr) {
+      continue;
+    }
+    std::vector<const Node*> chain;  // from the output back
+    GraphValue* whole = output;
+    while (whole->producer != nullptr && whole->uses == 1) {
+      GraphValue* operand = RowwiseOperand(*whole->producer);
+      if (operand == nullptr || operand->shape().size() != shape.size()) break;
+      chain.push_back(whole->producer);
+      whole = operand;
+    }
+    auto slice = std::make_unique<Node>();
+    slice->kind = "last_row";
+    slice->op = output->producer->op;
+    slice->operations = 0;
+    slice->parameters.push_back({"x", {whole}});
+    GraphValue* row = graph.NewValue(whole->name, OfLastRow(whole->type));
+    row->producer = slice.get();
+    slice->outputs.push_back(row);
+    graph.nodes.push_back(std::move(slice));
+    for (size_t k = chain.size(); k-- > 0;) {
+      auto node = std::make_unique<Node>(*chain[k]);
+      for (Node::Parameter& parameter : node->parameters) {
+        for (GraphValue*& argument : parameter.arguments) {
+          if (argument == whole) argument = row;
+        }
+      }
+      whole = chain[k]->output();
+      row = graph.NewValue(whole->name, OfLastRow(whole->type));
+      row->producer = node.get();
+      node->outputs = {row};
+      graph.nodes.push_back(std::move(node));
+    }
+    graph.outputs[i] = row;
+  }
+  Prune(graph);
+}
+
 void Prune(Graph& graph) {
   std::unordered_set<const GraphValue*> needed(graph.outputs.begin(), graph.outputs.end());
   std::vector<std::unique_ptr<Node>> kept;

@@ -89,6 +89,10 @@ struct Graph {
 /// blocks, lists, or a shape that depends on contents. Errors of inference are returned as they are.
 Result<std::unique_ptr<Graph>> BuildGraph(const Function& function, const std::vector<Shape>& input_shapes);
 
+/// Makes outputs `names` ([.., rows, columns]) give their last row alone. What makes them row by row (a linear, casts,
+/// functions of single elements) is then done for that row only.
+void KeepLastRows(Graph& graph, const std::vector<std::string>& names);
+
 /// Removes nodes that nobody needs and counts uses and positions anew.
 void Prune(Graph& graph);
 

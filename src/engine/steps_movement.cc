@@ -135,6 +135,15 @@ Result<bool> LowerIdentity(PlanBuilder& builder, const Node& node) {
   return true;
 }
 
+Result<bool> LowerLastRow(PlanBuilder& builder, const Node& node) {
+  MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(node.Arg("x")));
+  const size_t axis = view.shape.size() - 2;
+  view.offset += (view.shape[axis] - 1) * view.strides[axis];
+  view.shape[axis] = 1;
+  builder.Bind(node.output(), std::move(view));
+  return true;
+}
+
 // ---- slices ----
 
 // The parameters of slice_by_index and slice_update but for begin and end.
@@ -481,6 +490,7 @@ constexpr LoweringEntry kEntries[] = {
     {"expand_dims", LowerReshape},
     {"flatten2d", LowerReshape},
     {"identity", LowerIdentity},
+    {"last_row", LowerLastRow},
     {"read_state", LowerReadState},
     {"reshape", LowerReshape},
     {"slice_by_index", LowerSliceByIndex},

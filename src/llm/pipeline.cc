@@ -38,6 +38,13 @@ class CompiledEngine : public PackageEngine {
     call.function = function;
     return engine_.Predict(inputs, state, std::move(call));
   }
+  Result<TensorMap> PredictLast(const std::string& function, const TensorMap& inputs, State* state,
+                                const std::vector<std::string>& last_rows) override {
+    EngineCall call;
+    call.function = function;
+    call.last_rows = last_rows;
+    return engine_.Predict(inputs, state, std::move(call));
+  }
 
  private:
   Engine engine_;
@@ -286,7 +293,15 @@ Result<TensorMap> Pipeline::RunStage(Stage& stage, const ManifestFunction& funct
   }
   for (const ManifestCache& cache : function.caches) inputs[cache.input] = stage.caches[cache.input];
   State* state = function.states.empty() ? nullptr : &stage.state;
-  auto outputs = stage.engines[function.package]->Predict(function.name, inputs, state);
+  std::vector<std::string> last_rows;
+  if (logit_rows_ == LogitRows::kLast) {
+    for (const ManifestFeature& feature : function.outputs) {
+      if (feature.kind == FeatureKind::kLogits) last_rows.push_back(feature.name);
+    }
+  }
+  PackageEngine& engine = *stage.engines[function.package];
+  auto outputs = last_rows.empty() ? engine.Predict(function.name, inputs, state)
+                                   : engine.PredictLast(function.name, inputs, state, last_rows);
   if (!outputs.ok()) return outputs.status().WithContext(function.package);
   return outputs;
 }

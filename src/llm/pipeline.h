@@ -31,6 +31,12 @@ class PackageEngine {
   [[nodiscard]] virtual const ModelSpec& spec() const = 0;
   /// One prediction of `function`; `state` is null when the package has no states.
   virtual Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) = 0;
+  /// The same where of outputs `last_rows` ([.., rows, columns]) only the last row is wanted; they may come whole.
+  virtual Result<TensorMap> PredictLast(const std::string& function, const TensorMap& inputs, State* state,
+                                        const std::vector<std::string>& last_rows) {
+    static_cast<void>(last_rows);
+    return Predict(function, inputs, state);
+  }
 };
 
 /// Opens the package at a path.

@@ -46,6 +46,11 @@ class SharedEngine : public PackageEngine {
     const std::lock_guard turn(package_->turns);
     return package_->engine->Predict(function, inputs, state);
   }
+  Result<TensorMap> PredictLast(const std::string& function, const TensorMap& inputs, State* state,
+                                const std::vector<std::string>& last_rows) override {
+    const std::lock_guard turn(package_->turns);
+    return package_->engine->PredictLast(function, inputs, state, last_rows);
+  }
 
  private:
   std::shared_ptr<OpenedPackage> package_;

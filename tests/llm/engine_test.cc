@@ -259,5 +259,28 @@ TEST_F(EngineOnExample, ResultsDoNotDependOnThreadsOrPlacement) {
   }
 }
 
+TEST_F(EngineOnExample, TheLastRowAloneIsThatOfAll) {
+  for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
+    ASSERT_NO_FATAL_FAILURE(Build(style, "kv-pair", 64));
+    const std::vector<int64_t> tokens = {5, 6, 7, 8, 9, 10, 11, 12};
+    for (const EngineLoader& loader : {FastEngine(), ReferenceEngine()}) {
+      const auto pipeline = Pipeline::Open(folder_.path() + "/build", loader);
+      ASSERT_TRUE(pipeline.ok()) << pipeline.status().message();
+      const auto all = (*pipeline)->Prefill(tokens);
+      ASSERT_TRUE(all.ok()) << all.status().message();
+      ASSERT_EQ(all->logit_rows, 8);
+      ASSERT_TRUE((*pipeline)->Reset().ok());
+      (*pipeline)->SetLogitRows(LogitRows::kLast);
+      const auto last = (*pipeline)->Prefill(tokens);
+      ASSERT_TRUE(last.ok()) << last.status().message();
+      EXPECT_EQ(last->logit_rows, 1);
+      // One row is a matrix-vector product, several are a matrix product: sums in another order, then rounded to fp16
+      // (2^-11 of logits up to 32).
+      const std::vector<float> row(all->logits.end() - static_cast<int64_t>(last->logits.size()), all->logits.end());
+      for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(last->logits[i], row[i], 32.0 / 2048) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace milwright
