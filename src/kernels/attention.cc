@@ -84,6 +84,18 @@ const void* Advance(const void* data, DataType type, int64_t elements) {
   return static_cast<const uint8_t*>(data) + elements * (type == DataType::kFp32 ? 4 : 2);
 }
 
+/// Columns that the last row of the mask, which sees the most, leaves to look at.
+int64_t LastRowColumns(const AttentionParams& params) {
+  if (params.scan == nullptr || params.scan->rows.empty()) return params.columns;
+  int64_t columns = 0;
+  const MaskScan::Row& row = params.scan->rows.back();  // the last query sees the most
+  for (int32_t i = 0; i < row.count; ++i) {
+    const ColumnRange& range = params.scan->ranges[static_cast<size_t>(row.first + i)];
+    columns += range.end - range.begin;
+  }
+  return columns;
+}
+
 constexpr int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /// Room for the ranges of one thread: a tile of queries may need the union of theirs.
@@ -180,7 +192,7 @@ AttentionStats Attention(const Kernels& kernels, ThreadPool& pool, const Attenti
   const int64_t tiles_per_head = (rows + per_tile - 1) / per_tile;
   const size_t thread_bytes = AttentionScratchBytes(params, 1);
   std::atomic<int64_t> visited{0};
-  pool.Run([&](int thread) {
+  const auto run = [&](int thread) {
     const TaskRange part = PartOf(params.kv_heads * tiles_per_head, thread, pool.threads());
     uint8_t* memory = scratch.data() + static_cast<size_t>(thread) * thread_bytes;
     AttentionTile tile;
@@ -220,7 +232,14 @@ AttentionStats Attention(const Kernels& kernels, ThreadPool& pool, const Attenti
       kernels.attention_tile(tile);
     }
     visited += columns_visited;
-  });
+  };
+  // Few columns are read sooner than another thread wakes.
+  constexpr int64_t kWorthAThread = 1 << 16;
+  if (rows * params.kv_heads * LastRowColumns(params) * (params.dim + params.value_dim) < kWorthAThread) {
+    for (int thread = 0; thread < pool.threads(); ++thread) run(thread);
+  } else {
+    pool.Run(run);
+  }
   return {visited.load()};
 }
 

@@ -7,8 +7,14 @@ namespace {
 
 size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Rows of W that are worth a region of their own; less is run by fewer threads.
-constexpr int64_t kRowGrain = 16;
+/// Weights that are worth waking a thread for: some microseconds of work, which is what that costs.
+constexpr int64_t kWorthAThread = 1 << 15;
+
+/// Rows of a matrix of `cols` columns that are; less is run by fewer threads. A multiple of 16.
+int64_t RowGrain(int64_t cols) {
+  constexpr int64_t kLeastRows = 16;
+  return std::max(kLeastRows, kWorthAThread / std::max<int64_t>(cols, 1) / kLeastRows * kLeastRows);
+}
 
 }  // namespace
 
@@ -25,7 +31,8 @@ void MatVec(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view
 void MatVecPrepared(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view, const void* scratch,
                     const float* bias, float* y) {
   pool.ParallelFor(
-      view.rows, [&](int64_t begin, int64_t end) { kernel.rows(view, scratch, bias, begin, end, y); }, kRowGrain);
+      view.rows, [&](int64_t begin, int64_t end) { kernel.rows(view, scratch, bias, begin, end, y); },
+      RowGrain(view.cols));
 }
 
 size_t MatMulScratchBytes(const MatMulKernel& kernel, const WeightView& view, int64_t m, int threads) {
@@ -64,7 +71,7 @@ void MatVecTogether(ThreadPool& pool, std::span<const ProductPart> parts, const 
           first += part.view->rows;
         }
       },
-      kRowGrain);
+      RowGrain(parts.front().view->cols));
 }
 
 void MatMulTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, int64_t ldx, int64_t m,
@@ -77,15 +84,23 @@ void MatMulTogether(ThreadPool& pool, std::span<const ProductPart> parts, const 
   for (const ProductPart& part : parts)
     thread_bytes = std::max(thread_bytes, RoundUp(part.matmul->scratch_bytes(m, cols)));
   pool.ParallelFor(
-      m, [&](int64_t begin, int64_t end) { kernel.pack(x, ldx, m, cols, begin, end, packed); }, kernel.pack_rows);
-  pool.Run([&](int thread) {
+      m, [&](int64_t begin, int64_t end) { kernel.pack(x, ldx, m, cols, begin, end, packed); },
+      std::max(kernel.pack_rows, RowGrain(cols) / kernel.pack_rows * kernel.pack_rows));
+  int64_t rows = 0;
+  for (const ProductPart& part : parts) rows += part.view->rows;
+  const auto run = [&](int thread) {
     for (const ProductPart& part : parts) {
       const TaskRange range = PartOf(part.view->rows, thread, pool.threads(), part.matmul->row_tile);
       if (range.begin == range.end) continue;
       part.matmul->rows(*part.view, packed, m, part.bias, range.begin, range.end,
                         thread_scratch + static_cast<size_t>(thread) * thread_bytes, part.y, part.view->rows);
     }
-  });
+  };
+  if (m * rows * cols < 4 * kWorthAThread) {  // a matrix product does more with each weight that it reads
+    for (int thread = 0; thread < pool.threads(); ++thread) run(thread);
+  } else {
+    pool.Run(run);
+  }
 }
 
 }  // namespace milwright::kernels
