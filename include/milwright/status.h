@@ -96,11 +96,13 @@ const Status& StatusOf(const Result<T>& result) {
   } while (false)
 
 /// `MW_ASSIGN_OR_RETURN(auto x, F());` defines x from the Result of F(), or returns its error.
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses
 #define MW_ASSIGN_OR_RETURN(declaration, expr) \
   MW_ASSIGN_OR_RETURN_IMPL(MW_CONCAT(mw_result_, __LINE__), declaration, expr)
 #define MW_ASSIGN_OR_RETURN_IMPL(result, declaration, expr) \
   auto result = (expr);                                     \
   if (!result.ok()) return result.status();                 \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // MILWRIGHT_STATUS_H_

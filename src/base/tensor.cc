@@ -82,9 +82,10 @@ std::shared_ptr<std::byte[]> ZeroedMemory(size_t bytes) {
   const size_t size = bytes + kHugePage;  // room to begin at a multiple of the page
   void* mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
-  const uintptr_t aligned = (reinterpret_cast<uintptr_t>(mapping) + kHugePage - 1) / kHugePage * kHugePage;
-  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // only a hint
-  return {reinterpret_cast<std::byte*>(aligned), [mapping, size](std::byte*) { munmap(mapping, size); }};
+  std::byte* aligned =
+      static_cast<std::byte*>(mapping) + (kHugePage - reinterpret_cast<uintptr_t>(mapping) % kHugePage) % kHugePage;
+  madvise(aligned, bytes, MADV_HUGEPAGE);  // only a hint
+  return {aligned, [mapping, size](std::byte*) { munmap(mapping, size); }};
 }
 
 std::shared_ptr<std::byte[]> CopyOf(std::span<const std::byte> bytes) {

@@ -321,7 +321,6 @@ bool IsMask(const GraphValue* mask, int64_t queries, int64_t columns) {
   return (rows == queries || rows == 1) && Product(shape, 0, shape.size() - 2) == 1;
 }
 
-// The reshape that alone reads `value`, or null: it can take over the result of a fused attention.
 struct AttentionParts {
   GraphValue* q = nullptr;
   GraphValue* k = nullptr;
@@ -515,80 +514,81 @@ std::optional<Placed> MatchPlaced(const GraphValue* value, const GraphValue* mas
   return std::nullopt;
 }
 
-std::unique_ptr<Node> MatchBlend(Graph& graph, const Node& root) {
-  // The blend itself, or the slice update that puts it where its old content came from.
-  const Node* add = root.kind == "add" ? &root : nullptr;
-  GraphValue* whole = nullptr;
-  if (root.kind == "slice_update") {
-    add = MadeBy(root.Arg("update"), "add");
-    whole = root.Arg("x");
-    if (root.Arg("begin")->known == nullptr || root.Arg("end")->known == nullptr) return nullptr;
-  }
-  if (add == nullptr) return nullptr;
-  for (const auto& [kept, placed] :
-       {std::pair(add->Arg("x"), add->Arg("y")), std::pair(add->Arg("y"), add->Arg("x"))}) {
+struct Blend {
+  GraphValue* old = nullptr;
+  GraphValue* keep = nullptr;
+  Placed placed;
+};
+
+// old * keep + placed, where keep and placed come from one mask.
+std::optional<Blend> MatchKeepAndPlace(const Node& add) {
+  for (const auto& [kept, placed] : {std::pair(add.Arg("x"), add.Arg("y")), std::pair(add.Arg("y"), add.Arg("x"))}) {
     const Node* mul = MadeBy(kept, "mul");
-    if (mul == nullptr || add->output()->shape() != kept->shape() || !IsFloat(kept->dtype())) continue;
+    if (mul == nullptr || add.output()->shape() != kept->shape() || !IsFloat(kept->dtype())) continue;
     const auto operands = Operands(*mul, [](const GraphValue* v) { return KeptBeside(v) != nullptr; });
     if (!operands.has_value()) continue;
-    GraphValue* keep = operands->first;
-    GraphValue* old = operands->second;
+    const auto& [keep, old] = *operands;
     if (old->shape() != kept->shape() || keep->shape().back() != 1) continue;
     const auto parts = MatchPlaced(placed, KeptBeside(keep));
-    if (!parts.has_value()) continue;
-    if (whole != nullptr) {
-      // Both slices must be the same: the parameters of slice_by_index and slice_update are alike.
-      const Node* slice = MadeBy(old, "slice_by_index");
-      if (slice == nullptr || slice->Arg("x") != whole || root.output()->shape() != whole->shape()) continue;
-      const auto region = [&](const Node& node) {
-        std::vector<AxisSlice> slices;
-        const OpContext context = node.Context();
-        const size_t rank = whole->shape().size();
-        const auto begin = context.Ints("begin");
-        const auto end = context.Ints("end");
-        const auto begin_mask = context.Ints("begin_mask", std::vector<int64_t>(rank, 0));
-        const auto end_mask = context.Ints("end_mask", std::vector<int64_t>(rank, 0));
-        for (size_t i = 0; i < rank; ++i) {
-          slices.push_back(ClampedSlice(whole->shape()[i], begin_mask[i] != 0 ? std::nullopt : std::optional(begin[i]),
-                                        end_mask[i] != 0 ? std::nullopt : std::optional(end[i]), 1));
-        }
-        return slices;
-      };
-      if (slice->Arg("begin")->known == nullptr || slice->Arg("end")->known == nullptr ||
-          slice->Arg("stride") != nullptr || root.Arg("stride") != nullptr || slice->Arg("squeeze_mask") != nullptr ||
-          root.Arg("squeeze_mask") != nullptr) {
-        continue;
-      }
-      const auto read = region(*slice);
-      const auto written = region(root);
-      const bool same = std::ranges::equal(
-          read, written, [](const AxisSlice& a, const AxisSlice& b) { return a.begin == b.begin && a.size == b.size; });
-      if (!same) continue;
-      auto fused = Fused(root, "fused_blend", 6);
-      AddArg(*fused, "x", whole);
-      std::vector<int64_t> begins;
-      for (const AxisSlice& axis : read) begins.push_back(axis.begin);
-      graph.literals.push_back(Literal::Int32s(begins));
-      GraphValue* begin = graph.NewValue("", graph.literals.back().type);
-      begin->known = &graph.literals.back();
-      AddArg(*fused, "begin", begin);
-      AddArg(*fused, "keep", keep);
-      AddArg(*fused, "mask", parts->mask);
-      AddArg(*fused, "new", parts->fresh);
-      fused->numbers.product = parts->product;
-      // Shape of the region, which is that of the blend.
-      fused->parameters.push_back({"region", {graph.NewValue("", add->output()->type)}});
-      return fused;
-    }
-    auto fused = Fused(root, "fused_blend", 4);
-    AddArg(*fused, "x", old);
-    AddArg(*fused, "keep", keep);
-    AddArg(*fused, "mask", parts->mask);
-    AddArg(*fused, "new", parts->fresh);
-    fused->numbers.product = parts->product;
-    return fused;
+    if (parts.has_value()) return Blend{old, keep, *parts};
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+// What slice_by_index takes or slice_update replaces of `whole`, when it is known and has no strides and no squeezed
+// axes.
+std::optional<std::vector<AxisSlice>> RegionOf(const Node& node, const GraphValue* whole) {
+  if (node.Arg("x") != whole || node.Arg("begin")->known == nullptr || node.Arg("end")->known == nullptr ||
+      node.Arg("stride") != nullptr || node.Arg("squeeze_mask") != nullptr) {
+    return std::nullopt;
+  }
+  const OpContext context = node.Context();
+  const size_t rank = whole->shape().size();
+  const std::vector<int64_t> begin = context.Ints("begin");
+  const std::vector<int64_t> end = context.Ints("end");
+  const std::vector<int64_t> begin_mask = context.Ints("begin_mask", std::vector<int64_t>(rank, 0));
+  const std::vector<int64_t> end_mask = context.Ints("end_mask", std::vector<int64_t>(rank, 0));
+  std::vector<AxisSlice> slices(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    slices[i] = ClampedSlice(whole->shape()[i], begin_mask[i] != 0 ? std::nullopt : std::optional(begin[i]),
+                             end_mask[i] != 0 ? std::nullopt : std::optional(end[i]), 1);
+  }
+  return slices;
+}
+
+// The blend itself, or the slice update that puts it where its old content came from.
+std::unique_ptr<Node> MatchBlend(Graph& graph, const Node& root) {
+  const Node* add = root.kind == "add" ? &root : nullptr;
+  if (root.kind == "slice_update") add = MadeBy(root.Arg("update"), "add");
+  if (add == nullptr) return nullptr;
+  const auto blend = MatchKeepAndPlace(*add);
+  if (!blend.has_value()) return nullptr;
+  auto fused = Fused(root, "fused_blend", root.kind == "add" ? 4 : 6);
+  if (add == &root) {
+    AddArg(*fused, "x", blend->old);
+  } else {
+    GraphValue* whole = root.Arg("x");
+    const Node* slice = MadeBy(blend->old, "slice_by_index");
+    const auto written = RegionOf(root, whole);
+    const auto read = slice != nullptr ? RegionOf(*slice, whole) : std::nullopt;
+    if (!written.has_value() || !read.has_value()) return nullptr;
+    std::vector<int64_t> begins(read->size());
+    for (size_t i = 0; i < read->size(); ++i) {
+      if ((*read)[i].begin != (*written)[i].begin || (*read)[i].size != (*written)[i].size) return nullptr;
+      begins[i] = (*read)[i].begin;
+    }
+    graph.literals.push_back(Literal::Int32s(begins));
+    GraphValue* begin = graph.NewValue("", graph.literals.back().type);
+    begin->known = &graph.literals.back();
+    AddArg(*fused, "x", whole);
+    AddArg(*fused, "begin", begin);
+    AddArg(*fused, "region", graph.NewValue("", add->output()->type));  // only its shape counts
+  }
+  AddArg(*fused, "keep", blend->keep);
+  AddArg(*fused, "mask", blend->placed.mask);
+  AddArg(*fused, "new", blend->placed.fresh);
+  fused->numbers.product = blend->placed.product;
+  return fused;
 }
 
 // Linear operations of the same activation (q, k and v; gate and up) become one, where the first of them stands.

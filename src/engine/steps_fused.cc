@@ -205,7 +205,7 @@ Result<bool> LowerGated(PlanBuilder& builder, const Node& node) {
 // nothing stay untouched.
 class BlendStep final : public Step {
  public:
-  BlendStep(View target, View keep, View mask, View fresh, bool product, bool round, int32_t state)
+  BlendStep(View target, const View& keep, const View& mask, const View& fresh, bool product, bool round, int32_t state)
       : target_(std::move(target)),
         keep_(BroadcastTo(keep, target_.shape)),
         product_(product),

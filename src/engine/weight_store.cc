@@ -98,9 +98,10 @@ double ReadSeconds(const kernels::Kernels& kernels, const std::byte* data, size_
 // Gives the pages of a mapped file back that lie wholly inside `bytes`.
 void ReleasePages(std::span<const std::byte> bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const size_t skipped = (page - reinterpret_cast<uintptr_t>(bytes.data()) % page) % page;
+  if (skipped >= bytes.size()) return;
+  const size_t size = (bytes.size() - skipped) / page * page;
+  if (size > 0) madvise(const_cast<std::byte*>(bytes.data()) + skipped, size, MADV_DONTNEED);
 }
 
 }  // namespace
