@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <regex>
+#include <thread>
+#include <unordered_set>
 
 #include "mil/program.h"
 
@@ -45,10 +48,17 @@ struct SharedParts {
   std::string op;
 };
 
-std::vector<std::pair<std::string, LiteralPtr>> Share(std::vector<CompressedTensor::Part>& parts, int64_t* bytes) {
+// Parts below this stay in memory: mapping them would take as much, and equal ones are found when the model is written.
+constexpr size_t kStoredBytes = 64 << 10;
+
+Result<std::vector<std::pair<std::string, LiteralPtr>>> Share(std::vector<CompressedTensor::Part>& parts,
+                                                              const StorePart& store, int64_t* bytes) {
   std::vector<std::pair<std::string, LiteralPtr>> shared;
   for (CompressedTensor::Part& part : parts) {
     *bytes += static_cast<int64_t>(part.tensor.bytes().size());
+    if (store && part.tensor.bytes().size() >= kStoredBytes) {
+      MW_ASSIGN_OR_RETURN(part.tensor, store(part.tensor));
+    }
     shared.emplace_back(part.parameter, Literal::Share(Literal(std::move(part.tensor))));
   }
   return shared;
@@ -63,22 +73,36 @@ Operation* InsertConstexpr(Block& block, Operation* before, const std::string& t
   return placed;
 }
 
+// The names of a function, collected once for all its weights.
+class FunctionNames {
+ public:
+  explicit FunctionNames(const Function& function) : names_(function.Names()) {}
+  // `base`, or it with a number, so that no value has it.
+  std::string Take(const std::string& base) {
+    std::string name = base;
+    for (size_t i = 0; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
+    return name;
+  }
+
+ private:
+  std::unordered_set<std::string> names_;
+};
+
 // Puts constexpr ops in the place of a const op.
-void Replace(Function& function, Operation& constant, const SharedParts& shared) {
+void Replace(FunctionNames& names, Operation& constant, const SharedParts& shared) {
   Block& block = *constant.parent();
   Value* old = constant.output();
   const std::string name = old->name;
   const Type type = old->type;
   const bool scaled = !shared.scale.empty();
-  // The new value takes over the name; the old one gives it up first.
-  old->name = function.UniqueName(name + "_dense");
+  old->name.clear();  // the new value takes over the name
   Value* table = nullptr;
   if (!shared.table.empty()) {
     Operation* op = InsertConstexpr(block, &constant, "constexpr_blockwise_shift_scale", name + "_table", shared.table);
     const Literal& data = *shared.table.front().second;
-    table = op->AddOutput(function.UniqueName(name + "_table"), TensorType{type.dtype(), data.type.shape()});
+    table = op->AddOutput(names.Take(name + "_table"), TensorType{type.dtype(), data.type.shape()});
   }
-  const std::string inner_name = scaled ? function.UniqueName(name + "_unscaled") : name;
+  const std::string inner_name = scaled ? names.Take(name + "_unscaled") : name;
   Operation* op = InsertConstexpr(block, &constant, shared.op, inner_name, shared.parts);
   if (table != nullptr) op->SetInput("lut", Operand(table));
   Value* value = op->AddOutput(inner_name, type);
@@ -93,8 +117,12 @@ void Replace(Function& function, Operation& constant, const SharedParts& shared)
 
 }  // namespace
 
-Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& options) {
+Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& options, const StorePart& store) {
   MW_ASSIGN_OR_RETURN(const std::vector<CompiledRule> rules, Compile(options.rules));
+  TensorOptions tensor_options;
+  tensor_options.decoded = false;
+  tensor_options.threads =
+      options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   CompressReport report;
   struct Known {
     SharedParts parts;
@@ -112,6 +140,7 @@ Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& op
     ForEachOperation(function->body(), [&constants](Operation& op) {
       if (op.type() == "const") constants.push_back(&op);
     });
+    FunctionNames names(*function);
     for (Operation* op : constants) {
       const Literal* literal = op->FindAttribute("val");
       const bool weight = literal != nullptr && literal->type.IsTensor() &&
@@ -132,7 +161,7 @@ Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& op
       const auto [it, is_new] = known.emplace(std::pair(literal->tensor.bytes().data(), text), Known{});
       Known& entry = it->second;
       if (is_new) {
-        auto compressed = CompressTensor(literal->tensor, format);
+        auto compressed = CompressTensor(literal->tensor, format, tensor_options);
         if (!compressed.ok()) {
           report.notes.push_back(fmt::format("'{}' stays {}: {}", name, DataTypeName(literal->type.dtype()),
                                              compressed.status().message()));
@@ -140,25 +169,17 @@ Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& op
         }
         CompressedWeight row{name, text, literal->type.shape(), static_cast<int64_t>(literal->tensor.bytes().size()), 0,
                              0,    0};
-        double squares = 0;
-        double error = 0;
-        const std::vector<float> values = literal->tensor.ToFloats();
-        for (size_t i = 0; i < values.size(); ++i) {
-          if (!std::isfinite(values[i])) continue;
-          const double d = static_cast<double>(values[i]) - compressed->decoded[i];
-          squares += static_cast<double>(values[i]) * values[i];
-          error += d * d;
-          row.max_error = std::max(row.max_error, std::abs(d));
-        }
-        row.relative_error = squares > 0 ? std::sqrt(error / squares) : 0;
+        const CompressionError& error = compressed->error;
+        row.relative_error = error.squares > 0 ? std::sqrt(error.error_squares / error.squares) : 0;
+        row.max_error = error.largest;
         entry.parts.op = compressed->op;
-        entry.parts.parts = Share(compressed->parts, &row.bytes_after);
-        entry.parts.table = Share(compressed->table_parts, &row.bytes_after);
-        entry.parts.scale = Share(compressed->scale_parts, &row.bytes_after);
+        MW_ASSIGN_OR_RETURN(entry.parts.parts, Share(compressed->parts, store, &row.bytes_after));
+        MW_ASSIGN_OR_RETURN(entry.parts.table, Share(compressed->table_parts, store, &row.bytes_after));
+        MW_ASSIGN_OR_RETURN(entry.parts.scale, Share(compressed->scale_parts, store, &row.bytes_after));
         entry.compressed = true;
         report.weights.push_back(std::move(row));
       }
-      if (entry.compressed) Replace(*function, *op, entry.parts);
+      if (entry.compressed) Replace(names, *op, entry.parts);
     }
   }
   return report;

@@ -3,6 +3,7 @@
 #define MILWRIGHT_COMPRESS_COMPRESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ struct CompressOptions {
   CompressionFormat format;  ///< of everything that no rule names
   std::vector<CompressionRule> rules;
   int64_t min_elements = 2048;  ///< smaller weights stay as they are (coremltools' threshold)
+  int threads = 0;              ///< 0: one for each core; the result does not depend on it
 };
 
 struct CompressedWeight {
@@ -67,7 +69,18 @@ struct CompressReport {
 /// functions share is compressed once. Special values are defined: NaN becomes 0, infinities the largest finite number;
 /// a channel or block of zeros gets the scale 1 and codes 0. kPrecondition: a function older than iOS18 (set-opset
 /// first).
-Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& options);
+///
+/// With `store`, every large part of a compressed weight is handed to it as soon as it is made, and the model refers to
+/// the tensor that comes back (borrowed from a file, say): then the codes of one weight are in memory at a time.
+using StorePart = std::function<Result<Tensor>(const Tensor&)>;
+Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& options, const StorePart& store = {});
+
+/// The sums that relative and largest errors come from, over the finite elements of a weight.
+struct CompressionError {
+  double squares = 0;        ///< of the weight
+  double error_squares = 0;  ///< of the weight minus what the codes stand for
+  double largest = 0;        ///< of the differences
+};
 
 /// A compressed tensor: the parts of the constexpr op, and what it decodes to.
 struct CompressedTensor {
@@ -80,11 +93,18 @@ struct CompressedTensor {
   std::vector<Part> table_parts;  ///< int8 tables: parts of the constexpr op that makes the table `lut`
   std::vector<Part> scale_parts;  ///< channel scales: `scale` of a constexpr op over the result
   std::vector<float> decoded;     ///< by the arithmetic of the ops, before rounding to the weight's type
+  CompressionError error;
+};
+
+struct TensorOptions {
+  bool decoded = true;  ///< fill CompressedTensor::decoded, which takes twice the memory of an fp16 weight
+  int threads = 1;      ///< the result does not depend on it
 };
 
 /// Compresses one weight [output channels, inputs, ...]. kPrecondition: a block size that does not divide the input
-/// axis, a group size that does not divide the output axis, or rank below 2.
-Result<CompressedTensor> CompressTensor(const Tensor& weight, const CompressionFormat& format);
+/// axis, a group size that does not divide the output axis, rank below 2, or a type that is not fp16 or fp32.
+Result<CompressedTensor> CompressTensor(const Tensor& weight, const CompressionFormat& format,
+                                        const TensorOptions& options = {});
 
 }  // namespace milwright
 

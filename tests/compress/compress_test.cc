@@ -51,7 +51,7 @@ TEST(KMeans, IsOptimalOnSmallSets) {
   }
 }
 
-// Beyond 2048 different values the start is approximate; the exact optimum here is that of a set small enough to check.
+// Beyond 512 different values the start is approximate; the exact optimum here is that of a set small enough to check.
 TEST(KMeans, IsWithinATenthOfAPercentOnLargeSets) {
   std::mt19937 random(6);
   const auto draw = [&random](int shape) {
@@ -129,6 +129,67 @@ TEST(Compress, EveryFormatDecodesToWhatTheCompressorSays) {
       }
     }
   }
+}
+
+// Bounds of pieces depend on the tensor alone, so threads must not show: large weights of every path, groups whose
+// codes straddle bytes, and rows longer than what is read at once.
+TEST(Compress, BytesDoNotDependOnTheNumberOfThreads) {
+  for (const DataType dtype : {DataType::kFp16, DataType::kFp32}) {
+    for (const Shape& shape : {Shape{96, 2112}, Shape{320, 1001}}) {
+      const Tensor weight = RandomWeight(shape, dtype);
+      for (const char* text : {"int8", "int8:tensor", "int8:block11", "int4:asym:channel", "int4:block11",
+                               "int4:tensor:asym", "lut4:group16", "lut3:group1", "lut4:tensor", "lut4:group8:scale",
+                               "lut6:tensor:scale:int8", "sparse:0.5"}) {
+        CompressionFormat format = *ParseCompression(text);
+        if (format.block_size == 11 && shape[1] % 11 != 0) format.block_size = 7 * 13;
+        const auto one = CompressTensor(weight, format);
+        ASSERT_OK(one);
+        double error = 0;
+        double largest = 0;
+        for (size_t i = 0; i < one->decoded.size(); ++i) {
+          const double d = std::abs(weight.GetDouble(static_cast<int64_t>(i)) - one->decoded[i]);
+          error += d * d;
+          largest = std::max(largest, d);
+        }
+        EXPECT_NEAR(one->error.error_squares, error, error * 1e-9) << text;
+        EXPECT_EQ(one->error.largest, largest) << text;
+        for (const int threads : {2, 3}) {
+          const auto many = CompressTensor(weight, format, {.decoded = true, .threads = threads});
+          ASSERT_OK(many);
+          const auto expect_equal = [&](const auto& a, const auto& b) {
+            ASSERT_EQ(a.size(), b.size());
+            for (size_t i = 0; i < a.size(); ++i)
+              EXPECT_TRUE(a[i].tensor.BitEquals(b[i].tensor)) << text << " " << threads;
+          };
+          expect_equal(one->parts, many->parts);
+          expect_equal(one->table_parts, many->table_parts);
+          expect_equal(one->scale_parts, many->scale_parts);
+          EXPECT_EQ(one->decoded, many->decoded) << text;
+          EXPECT_EQ(one->error.error_squares, many->error.error_squares) << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(Compress, TheModelRefersToStoredParts) {
+  ModelSpec spec = OneLinear(RandomWeight({512, 256}));
+  CompressOptions options;
+  options.format = *ParseCompression("int4:block32");
+  std::vector<Tensor> stored;
+  ASSERT_OK(CompressModel(spec, options, [&stored](const Tensor& part) -> Result<Tensor> {
+    std::vector<std::byte> bytes(part.bytes().begin(), part.bytes().end());
+    MW_ASSIGN_OR_RETURN(Tensor copy, Tensor::FromBytes(part.type(), std::move(bytes)));
+    stored.push_back(copy);
+    return copy;
+  }));
+  ASSERT_EQ(stored.size(), 1U);  // the codes; the scales are small
+  bool found = false;
+  ForEachOperation(spec.program.FindFunction("main")->body(), [&](Operation& op) {
+    if (op.type() != "constexpr_blockwise_shift_scale") return;
+    found = op.FindInput("data")->arguments.front().literal->tensor.bytes().data() == stored.front().bytes().data();
+  });
+  EXPECT_TRUE(found);
 }
 
 TEST(Compress, ErrorsShrinkWithBits) {
