@@ -207,9 +207,12 @@ class CommandLine {
     verb->add_option("--compute", build_.compute, "fp16 or fp32")->capture_default_str();
     verb->add_option("--cache-dtype", build_.cache_dtype,
                      "Data type of explicit caches: fp16 or fp32; default: that of --compute");
+    verb->add_option("--hybrid-dtype", build_.hybrid_dtype,
+                     "Data type of explicit conv and recurrent caches: fp16 or fp32; default: that of --compute");
     verb->add_option("--min-target", build_.min_target, "iOS18 or iOS26")->capture_default_str();
     verb->add_option("--quantize", build_.quantize, "Compress the weights: as `milwright compress --quantize`");
     AddLayers(verb, build_.layers);
+    AddThreads(verb, build_.threads);
     verb->add_flag("--no-hash", build_.no_hash, "Leave the checkpoint's hash out of the manifest");
     AddJson(verb, build_.json);
   }
@@ -217,6 +220,12 @@ class CommandLine {
   static void AddLayers(CLI::App* verb, std::vector<std::string>& layers) {
     verb->add_option("--layer", layers,
                      "REGEX=FORMAT for weights whose name matches (the first match decides; none keeps a weight)");
+  }
+
+  static void AddThreads(CLI::App* verb, int& threads) {
+    verb->add_option("--threads", threads, "Threads of the compression; 0: one for each core")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 256));
   }
 
   void AddCompress() {
@@ -229,6 +238,7 @@ class CommandLine {
                      ":int8; sparse:SHARE; none")
         ->required();
     AddLayers(verb, compress_.layers);
+    AddThreads(verb, compress_.threads);
     verb->add_option("--worst", compress_.worst, "Show so many of the worst weights")
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);

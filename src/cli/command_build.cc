@@ -42,6 +42,7 @@ Result<BuildOptions> ReadOptions(const BuildArguments& arguments) {
   options.head_splits = arguments.head_splits;
   MW_RETURN_IF_ERROR(ParseInto(arguments.compute, ParseCompute, options.compute));
   MW_RETURN_IF_ERROR(ParseInto(arguments.cache_dtype, ParseCompute, options.cache_dtype));
+  MW_RETURN_IF_ERROR(ParseInto(arguments.hybrid_dtype, ParseCompute, options.hybrid_dtype));
   MW_RETURN_IF_ERROR(ParseInto(arguments.min_target, ParseMinTarget, options.min_target));
   options.hash_checkpoint = !arguments.no_hash;
   options.tool = "milwright " MILWRIGHT_VERSION;
@@ -69,7 +70,7 @@ int Build(const BuildArguments& arguments) {
   if (!options.ok()) return Fail(options.status());
   std::optional<CompressOptions> compression;
   if (!arguments.quantize.empty()) {
-    auto parsed = ReadCompression(arguments.quantize, arguments.layers);
+    auto parsed = ReadCompression(arguments.quantize, arguments.layers, arguments.threads);
     if (!parsed.ok()) return Fail(parsed.status());
     compression = *std::move(parsed);
   }

@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "compress/compress.h"
-#include "format/package.h"
 #include "llm/compress_folder.h"
 #include "llm/manifest.h"
 
@@ -19,8 +18,10 @@ using Json = nlohmann::ordered_json;
 
 }  // namespace
 
-Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers) {
+Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers,
+                                        int threads) {
   CompressOptions options;
+  options.threads = threads;
   MW_ASSIGN_OR_RETURN(options.format, ParseCompression(format));
   for (const std::string& layer : layers) {
     const size_t equals = layer.rfind('=');
@@ -54,7 +55,7 @@ void PrintCompression(const CompressReport& report, size_t worst) {
 }
 
 int Compress(const CompressArguments& arguments) {
-  const auto options = ReadCompression(arguments.quantize, arguments.layers);
+  const auto options = ReadCompression(arguments.quantize, arguments.layers, arguments.threads);
   if (!options.ok()) return Fail(options.status());
   CompressReport report;
   if (std::filesystem::exists(std::filesystem::path(arguments.path) / kManifestName)) {
@@ -62,12 +63,9 @@ int Compress(const CompressArguments& arguments) {
     if (!done.ok()) return Fail(done.status());
     report = *std::move(done);
   } else {
-    auto model = OpenModel(arguments.path);
-    if (!model.ok()) return Fail(model.status());
-    auto done = CompressModel(*model, *options);
-    if (!done.ok()) return Fail(done.status().WithContext(arguments.path));
+    auto done = CompressPackage(arguments.path, arguments.output, *options);
+    if (!done.ok()) return Fail(done.status());
     report = *std::move(done);
-    if (const Status status = WriteModel(*model, arguments.output); !status.ok()) return Fail(status);
   }
   if (!arguments.json) {
     PrintCompression(report, static_cast<size_t>(arguments.worst));

@@ -102,9 +102,11 @@ struct BuildArguments {
   int64_t head_splits = 1;
   std::string compute = "fp16";
   std::string cache_dtype;
+  std::string hybrid_dtype;
   std::string min_target = "iOS18";
   std::string quantize;
   std::vector<std::string> layers;
+  int threads = 0;
   bool no_hash = false;
   bool json = false;
 };
@@ -115,6 +117,7 @@ struct CompressArguments {
   std::string output;
   std::string quantize;
   std::vector<std::string> layers;
+  int threads = 0;
   int worst = 5;
   bool json = false;
 };
@@ -212,8 +215,9 @@ struct EqualArguments {
 };
 int Equal(const EqualArguments& arguments);
 
-/// `--quantize` and `--layer` as options, and the table of what compression did; for `compress` and `build`.
-Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers);
+/// `--quantize`, `--layer` and `--threads` as options, and the table of what compression did; for `compress` and
+/// `build`.
+Result<CompressOptions> ReadCompression(const std::string& format, const std::vector<std::string>& layers, int threads);
 void PrintCompression(const CompressReport& report, size_t worst);
 struct EvidenceArguments {
   std::string what;  ///< list, show, hypotheses, add

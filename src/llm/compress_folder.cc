@@ -13,6 +13,18 @@
 namespace milwright {
 namespace fs = std::filesystem;
 
+Result<CompressReport> CompressPackage(const std::string& input, const std::string& output,
+                                       const CompressOptions& options) {
+  MW_ASSIGN_OR_RETURN(ModelSpec model, OpenModel(input));
+  MW_ASSIGN_OR_RETURN(PackageWriter writer, PackageWriter::Create(output));
+  auto report = CompressModel(model, options, [&writer](const Tensor& part) {
+    return writer.AddWeight(part.type(), [&part](const auto& emit) { return emit(part.bytes()); });
+  });
+  if (!report.ok()) return report.status().WithContext(input);
+  MW_RETURN_IF_ERROR(writer.Write(model));
+  return report;
+}
+
 Result<CompressReport> CompressFolder(const std::string& input, const std::string& output,
                                       const CompressOptions& options) {
   MW_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(input));
@@ -25,12 +37,10 @@ Result<CompressReport> CompressFolder(const std::string& input, const std::strin
   }
   CompressReport report;
   for (const std::string& package : packages) {
-    MW_ASSIGN_OR_RETURN(ModelSpec model, OpenModel(fmt::format("{}/{}", input, package)));
-    auto compressed = CompressModel(model, options);
-    if (!compressed.ok()) return compressed.status().WithContext(package);
-    MW_RETURN_IF_ERROR(WriteModel(model, fmt::format("{}/{}", output, package)));
-    std::ranges::move(compressed->weights, std::back_inserter(report.weights));
-    std::ranges::move(compressed->notes, std::back_inserter(report.notes));
+    MW_ASSIGN_OR_RETURN(CompressReport done, CompressPackage(fmt::format("{}/{}", input, package),
+                                                             fmt::format("{}/{}", output, package), options));
+    std::ranges::move(done.weights, std::back_inserter(report.weights));
+    std::ranges::move(done.notes, std::back_inserter(report.notes));
   }
   const bool in_place = fs::equivalent(input, output, error);
   for (const auto& entry : fs::directory_iterator(input, error)) {
