@@ -447,11 +447,13 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
     const OldContent old({input});
     for (Value* output : function.body().outputs()) {
       if (output == input || !(output->type == input->type)) continue;
-      // NAME and NAME_out are a pair by convention (contract simple, the pass state-to-io), whatever makes the output.
-      const bool conventional = output->name == input->name + "_out" && !IsResidual(output, input);
+      // NAME and NAME_out are a pair by convention (contract simple, the pass state-to-io), whatever makes the output:
+      // it may be the input as it is.
+      const bool same_bits = PeelViews(output) == input;
+      const bool conventional = output->name == input->name + "_out" && (same_bits || !IsResidual(output, input));
       if (!old.dependent.contains(output) && !conventional) continue;
       const StateWrite write = ClassifyUpdate(output, old);
-      if (write.form == UpdateForm::kWrittenBack) continue;
+      if (write.form == UpdateForm::kWrittenBack && !conventional) continue;
       CachePair pair{input, output, true, write.form, StateRole::kUnknown, write.axis};
       std::vector<const Value*> contents = {input, output};
       if (const Value* slot = UpdatedSlot(write); slot != nullptr) contents.push_back(slot);
