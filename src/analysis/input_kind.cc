@@ -479,6 +479,8 @@ class KindFinder {
             // One buffer may hold windows that shift and longer caches that do not.
             const bool all = std::ranges::all_of(state->writes, Shifts, &StateWrite::form);
             shifted = shifted || (Shifts(state->form) && (all || columns < longest));
+            const bool behind = !Shifts(state->form) && columns.has_value() && AppendsRows(*state, *columns);
+            facts.own_rows_last = facts.own_rows_last || behind;
             continue;
           }
           const auto pair = std::ranges::find(states_.cache_pairs, cache, &CachePair::input);
@@ -500,6 +502,27 @@ class KindFinder {
         facts.kind = InputKind::kSlidingMaskLeft;
       }
     }
+  }
+
+  // Whether the program puts new rows behind what it reads of `state`, `columns` rows in all, to attend to both: the
+  // state itself gets the rows elsewhere.
+  static bool AppendsRows(const StateFacts& state, int64_t columns) {
+    static const Names kViews = {"slice_by_index", "slice_by_size", "split",    "reshape", "transpose",
+                                 "expand_dims",    "squeeze",       "identity", "cast"};
+    bool appends = false;
+    for (const StateRead& read : state.reads) {
+      WalkForward(
+          read.value, [](const Operation& op) { return kViews.contains(op.type()); },
+          [&](const Operation& op, const Value* content) {
+            const Literal* axis = op.type() == "concat" ? op.InputConstant("axis") : nullptr;
+            if (axis == nullptr || op.FindInput("values")->arguments.front().value != content) return;
+            const int64_t at = axis->tensor.GetInt(0);
+            const auto rows = KnownSize(op.output()->type.shape(), at);
+            const auto old_rows = KnownSize(content->type.shape(), at);
+            appends = appends || (rows == columns && old_rows < columns);
+          });
+    }
+    return appends;
   }
 
   static std::optional<int64_t> RowsOf(const CachePair& pair) {

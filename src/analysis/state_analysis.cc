@@ -440,18 +440,32 @@ void FindNewRows(const Function& function, Value& input, std::vector<PairCandida
   }
 }
 
+// The input that `output` is the new content of by its name: NAME_out is NAME's (contract simple, the pass
+// state-to-io).
+const Value* OwnerByName(const Function& function, const Value& output) {
+  for (const Value* input : function.TensorInputs()) {
+    if (output.name == input->name + "_out" && output.type == input->type) return input;
+  }
+  return nullptr;
+}
+
 std::vector<CachePair> FindCachePairs(const Function& function) {
   std::vector<PairCandidate> candidates;
   for (Value* input : function.TensorInputs()) {
     if (!MaybeCache(*input)) continue;
     const OldContent old({input});
+    const auto first = static_cast<std::ptrdiff_t>(candidates.size());
+    std::optional<PairCandidate> own;
     for (Value* output : function.body().outputs()) {
       if (output == input || !(output->type == input->type)) continue;
-      // NAME and NAME_out are a pair by convention (contract simple, the pass state-to-io), whatever makes the output.
-      const bool conventional = output->name == input->name + "_out" && !IsResidual(output, input);
+      const Value* owner = OwnerByName(function, *output);
+      if (owner != nullptr && owner != input) continue;
+      // By convention a pair whatever makes the output, be it the input as it is; but a residual stream has such names
+      // too.
+      const bool conventional = owner == input && (PeelViews(output) == input || !IsResidual(output, input));
       if (!old.dependent.contains(output) && !conventional) continue;
       const StateWrite write = ClassifyUpdate(output, old);
-      if (write.form == UpdateForm::kWrittenBack) continue;
+      if (write.form == UpdateForm::kWrittenBack && !conventional) continue;
       CachePair pair{input, output, true, write.form, StateRole::kUnknown, write.axis};
       std::vector<const Value*> contents = {input, output};
       if (const Value* slot = UpdatedSlot(write); slot != nullptr) contents.push_back(slot);
@@ -460,13 +474,17 @@ std::vector<CachePair> FindCachePairs(const Function& function) {
       // A value that merely depends on an input of equal shape is no cache of it, unless the names say so.
       const bool structural = write.form != UpdateForm::kReadModifyWrite;
       const bool named = likeness * 2 >= input->name.size() && likeness >= 3 && !IsResidual(output, input);
-      if (conventional) {
-        candidates.push_back({pair, std::string::npos, true});
-      } else if (structural || named || pair.role == StateRole::kAccumulator) {
+      if (owner == input) own = {pair, std::string::npos, true};
+      if (conventional || structural || named || pair.role == StateRole::kAccumulator) {
         candidates.push_back({pair, likeness, structural});
       }
     }
     FindNewRows(function, *input, candidates);
+    // An input that is a cache at all comes back from the output that carries its name.
+    if (own.has_value() && static_cast<std::ptrdiff_t>(candidates.size()) > first) {
+      candidates.erase(candidates.begin() + first, candidates.end());
+      candidates.push_back(*own);
+    }
   }
   std::ranges::stable_sort(candidates, [](const PairCandidate& a, const PairCandidate& b) {
     return std::pair(a.exact, a.likeness) > std::pair(b.exact, b.likeness);

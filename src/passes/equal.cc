@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "analysis/effects.h"
 #include "exec/input_source.h"
 #include "passes/memory_match.h"
 
@@ -198,10 +197,12 @@ class Comparison {
     std::set<std::string> names;
     std::set<std::string> written;
     for (const auto& function : states.functions()) {
-      for (const Value* state : function->States()) names.insert(renamed(state->name));
-      ForEachOperation(function->body(), [&](const Operation& op) {
-        if (IsStateWrite(op)) written.insert(renamed(StateOf(op)->name));
-      });
+      for (const StateFacts& facts : AnalyzeStates(*function).states) {
+        names.insert(renamed(facts.state->name));
+        // Where nothing but its own content is written back, the other side may have dropped the write.
+        const bool changes = !facts.writes.empty() && facts.form != UpdateForm::kWrittenBack;
+        if (changes) written.insert(renamed(facts.state->name));
+      }
     }
     for (const auto& function : inputs.functions()) {
       for (const Value* input : function->TensorInputs()) {

@@ -42,7 +42,7 @@ class Converter {
     if (cache.output != nullptr) {
       if (updated == cache.input) updated = content;
       if (updated == nullptr) {
-        MW_ASSIGN_OR_RETURN(updated, WriteRows(cache, content));
+        MW_ASSIGN_OR_RETURN(updated, WriteRows(cache, content, name));
       }
       MW_RETURN_IF_ERROR(InsertWrite(state, updated, read));
       MW_RETURN_IF_ERROR(DropOutput(cache.output));
@@ -139,7 +139,7 @@ class Converter {
   }
 
   // Rows that the program only appends for its own use: the host wrote them at a position that the program is not told.
-  Result<Value*> WriteRows(const Cache& cache, Value* content) {
+  Result<Value*> WriteRows(const Cache& cache, Value* content, const std::string& name) {
     const std::string position_name = arguments_.String("position");
     const Shape& shape = cache.input->type.shape();
     const Shape& rows = cache.output->type.shape();
@@ -162,7 +162,7 @@ class Converter {
     }
     MW_ASSIGN_OR_RETURN(Value * position, PositionInput(function_, position_name, report_));
     report_.assumptions.push_back(fmt::format("{}: the host wrote '{}' into '{}' at '{}' along axis {}", function_.name,
-                                              cache.output->name, content->name, position_name, *axis));
+                                              cache.output->name, name, position_name, *axis));
     Operation* producer = cache.output->producer();
     Builder builder(function_.body(), producer != nullptr ? function_.body().Next(producer) : nullptr);
     Value* at = AsVector(builder, position);

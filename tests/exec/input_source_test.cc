@@ -100,11 +100,13 @@ std::map<std::string, std::string> KindsOf(const Function& function, const Input
   return kinds;
 }
 
-// One head attending to a cache of `length` rows that is written at `p`; names say nothing.
-void Attention(Function& function, Builder& b, bool bool_mask) {
+// One head attending to a cache of 8 rows that is written at `b`, or to what the cache held and its own row `behind`
+// that; names say nothing.
+void Attention(Function& function, Builder& b, bool bool_mask, bool behind = false) {
   Value* hidden = function.AddInput("a", Type::Tensor(DataType::kFp16, {1, 1, 4}));
   Value* place = function.AddInput("b", Type::Tensor(DataType::kInt32, {1}));
-  Value* mask = function.AddInput("c", Type::Tensor(bool_mask ? DataType::kBool : DataType::kFp16, {1, 1, 8}));
+  Value* mask =
+      function.AddInput("c", Type::Tensor(bool_mask ? DataType::kBool : DataType::kFp16, {1, 1, behind ? 9 : 8}));
   Value* state = function.AddInput("d", Type::State({DataType::kFp16, {1, 8, 4}}));
   Value* weight = b.Const(Literal(Halves({4, 4}, std::vector<float>(16, 0.25F))));
   Value* key = b.Op("linear", {{"x", hidden}, {"weight", weight}});
@@ -117,8 +119,14 @@ void Attention(Function& function, Builder& b, bool bool_mask) {
       "concat", {{"values", std::vector<Value*>{b.Const(Literal::Int32s({1})), next, b.Const(Literal::Int32s({4}))}},
                  {"axis", Literal::Int32(0)},
                  {"interleave", Literal::Bool(false)}});
-  Value* updated = b.Op("slice_update", {{"x", b.ReadState(state)}, {"update", key}, {"begin", begin}, {"end", end}});
+  Value* old = b.ReadState(state);
+  Value* updated = b.Op("slice_update", {{"x", old}, {"update", key}, {"begin", begin}, {"end", end}});
   b.WriteState(state, updated);
+  if (behind) {
+    updated = b.Op(
+        "concat",
+        {{"values", std::vector<Value*>{old, key}}, {"axis", Literal::Int32(1)}, {"interleave", Literal::Bool(false)}});
+  }
   Value* scores = b.Op(
       "matmul",
       {{"x", hidden}, {"y", updated}, {"transpose_x", Literal::Bool(false)}, {"transpose_y", Literal::Bool(true)}});
@@ -140,6 +148,18 @@ TEST(InputKinds, ComeFromDataFlowWhereNamesSayNothing) {
     EXPECT_EQ(KindsOf(function),
               (std::map<std::string, std::string>{{"a", "hidden"}, {"b", "position"}, {"c", "causal-mask"}}));
     EXPECT_EQ(FindInputKinds(function)->context_length, 8);
+  }
+}
+
+TEST(InputKinds, MasksOverTheRowsOfAStateAndOwnRowsBehindThem) {
+  for (const bool bool_mask : {false, true}) {
+    const ModelSpec spec =
+        MakeSpec([bool_mask](Function& function, Builder& builder) { Attention(function, builder, bool_mask, true); });
+    const auto inputs = FindInputKinds(*spec.program.functions().front());
+    ASSERT_OK(inputs);
+    EXPECT_EQ(inputs->inputs[2].kind, InputKind::kCausalMask);
+    EXPECT_TRUE(inputs->inputs[2].own_rows_last);
+    EXPECT_EQ(inputs->context_length, 8);
   }
 }
 

@@ -131,6 +131,33 @@ TEST(Equal, StatesEqualCachesThatTheHostKeeps) {
   }
 }
 
+// A state that is only written back needs no output where the host keeps it, and what looks like an update of it is
+// none.
+TEST(Equal, StatesWrittenBackUnchangedStayAsTheyAreOutside) {
+  const auto out = [](Builder& b, Value* content, Value* x) {
+    return b.Op("slice_update",
+                {{"x", content}, {"update", x}, {"begin", Literal::Int32s({0, 0})}, {"end", Literal::Int32s({1, 1})}},
+                "out");
+  };
+  const Model inside = MakeModel([&out](Function& function, Builder& b) {
+    Value* x = function.AddInput("x", Type::Tensor(DataType::kFp16, {1, 1}));
+    Value* s = function.AddInput("s", Type::State({DataType::kFp16, {1, 2}}));
+    Value* content = b.ReadState(s);
+    b.WriteState(s, content);
+    function.body().SetOutputs({out(b, content, x)});
+  });
+  const Model outside = MakeModel([&out](Function& function, Builder& b) {
+    Value* x = function.AddInput("x", Type::Tensor(DataType::kFp16, {1, 1}));
+    Value* s = function.AddInput("s", Type::Tensor(DataType::kFp16, {1, 2}));
+    function.body().SetOutputs({out(b, s, x)});
+  });
+  for (const auto& [a, b] : {std::pair(outside, inside), std::pair(inside, outside)}) {
+    const CompareReport report = Compare(a, b);
+    EXPECT_TRUE(report.equal()) << Text(report);
+    EXPECT_EQ(report.values.size(), 2U);
+  }
+}
+
 // Fixtures of one network in several layouts: what one keeps in two states, the other keeps in one, or outside.
 TEST(Equal, LayoutsOfOneNetworkAreEqual) {
   const auto folder = SharedDir() / "fixtures/coremltools";
