@@ -7,9 +7,9 @@
 
 #include "base/file_io.h"
 #include "format/safetensors.h"
+#include "llm/checkpoint.h"
 #include "llm/families.h"
 #include "llm/model_plan.h"
-#include "llm/checkpoint.h"
 
 namespace milwright {
 namespace {

@@ -110,7 +110,8 @@ class Model {
  private:
   friend class Engine;
   /// Everything that can be wrong with a call before it runs. Errors as for Predict.
-  [[nodiscard]] Result<PreparedCall> Prepare(const TensorMap& inputs, State* state, const PredictOptions& options) const;
+  [[nodiscard]] Result<PreparedCall> Prepare(const TensorMap& inputs, State* state,
+                                             const PredictOptions& options) const;
   struct Impl;
   explicit Model(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;

@@ -179,9 +179,9 @@ class CommandLine {
     verb->add_option("CHECKPOINT", build_.checkpoint, "Folder with config.json, *.safetensors and tokenizer.json")
         ->required();
     verb->add_option("-o,--output", build_.output, "Folder to write packages and milwright.json to")->required();
-    verb->add_option(
-            "--contract", build_.contract,
-            "Names and shapes that the host expects: simple, coreml-llm, hf, anemll, or a file (docs/contract-files.md)")
+    verb->add_option("--contract", build_.contract,
+                     "Names and shapes that the host expects: simple, coreml-llm, hf, anemll, or a file "
+                     "(docs/contract-files.md)")
         ->capture_default_str();
     verb->add_option(
         "--state-layout", build_.layout,

@@ -74,9 +74,9 @@ struct BuildOptions {
   std::string checkpoint;  ///< folder with config.json and *.safetensors
   std::string output;      ///< folder to make or to fill; its packages of the same names are replaced
 
-  std::string contract = "simple";     ///< name of a known contract, or path of a contract file (docs/contract-files.md)
-  std::optional<LayoutOption> layout;  ///< absent: the contract's
-  std::optional<CacheUpdate> update;   ///< absent: the contract's
+  std::string contract = "simple";  ///< name of a known contract, or path of a contract file (docs/contract-files.md)
+  std::optional<LayoutOption> layout;         ///< absent: the contract's
+  std::optional<CacheUpdate> update;          ///< absent: the contract's
   std::optional<CacheStorage> hybrid_caches;  ///< conv and recurrent caches; absent: states in by-role, else explicit
   GraphStyle style = GraphStyle::kPlain;
   std::vector<FunctionOption> functions = {{"decode", 1}};

@@ -113,8 +113,8 @@ Status Pipeline::Rewind(int64_t position) {
 
 Status Pipeline::SkipTo(int64_t position) {
   if (position < position_ || position > manifest_.context_length) {
-    return {ErrorCode::kUsage, fmt::format("cannot skip from position {} to {} of {}", position_, position,
-                                           manifest_.context_length)};
+    return {ErrorCode::kUsage,
+            fmt::format("cannot skip from position {} to {} of {}", position_, position, manifest_.context_length)};
   }
   position_ = position;
   return Status::Ok();

@@ -17,8 +17,8 @@ void ReadWhereUsed(Function& function);
 /// One layer: the operations of the body up to and including `last` (and behind the layer before); `hidden` is the only
 /// value made up to there that later operations need, but for what they can compute anew from the function's inputs.
 struct Layer {
-  size_t last = 0;          ///< place in the body
-  Value* hidden = nullptr;  ///< null for the last layer, which runs to the end
+  size_t last = 0;           ///< place in the body
+  Value* hidden = nullptr;   ///< null for the last layer, which runs to the end
   int64_t weight_bytes = 0;  ///< of the constants its operations use (as stored)
 };
 

@@ -10,7 +10,8 @@ namespace milwright::testing {
 namespace {
 
 constexpr std::string_view kTemplate =
-    "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role | upper }}:\n{{ m.content }}\n\n{% endfor %}"
+    "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role | upper }}:\n{{ m.content }}\n\n{% endfor "
+    "%}"
     "{% if add_generation_prompt %}ROMEO:\n{% endif %}";
 
 struct Folder {
