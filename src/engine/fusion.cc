@@ -22,6 +22,7 @@ int64_t Product(const Shape& shape, size_t begin, size_t end) {
 
 // The only axis of a parameter `axes`, from the front.
 std::optional<int64_t> OnlyAxis(const Node& node, const GraphValue* x) {
+  if (node.Arg("axes") == nullptr || node.Arg("axes")->known == nullptr) return std::nullopt;
   const std::vector<int64_t> axes = node.Context().Ints("axes");
   if (axes.size() != 1) return std::nullopt;
   return axes[0] < 0 ? axes[0] + static_cast<int64_t>(x->shape().size()) : axes[0];

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "analysis/effects.h"
+#include "ops/axes.h"
 
 namespace milwright::engine {
 
@@ -51,6 +51,13 @@ int64_t BytesOf(const Type& type) {
   return bytes.ok() ? *bytes : 0;
 }
 
+// Whether steps can address a value of this type: they count axes in fixed arrays, and elements in whole bytes.
+bool CanBeHeld(const Type& type) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  const auto bytes = ByteSize(type.tensor);
+  return type.rank() <= kMaxRank && bytes.ok() && *bytes <= kMaxBytes && !IsSubByte(type.dtype());
+}
+
 class GraphBuilder {
  public:
   GraphBuilder(const Function& function, Graph& graph) : function_(function), graph_(graph) {}
@@ -60,6 +67,9 @@ class GraphBuilder {
     for (size_t i = 0; i < inputs.size(); ++i) {
       Type type = inputs[i]->type;
       type.tensor.shape = input_shapes[i];
+      if (!CanBeHeld(type)) {
+        return {ErrorCode::kPrecondition, fmt::format("the input '{}' has too many axes or elements", inputs[i]->name)};
+      }
       GraphValue* value = graph_.NewValue(inputs[i]->name, std::move(type));
       graph_.inputs.push_back(value);
       values_[inputs[i]] = value;
@@ -133,6 +143,7 @@ class GraphBuilder {
     for (size_t i = 0; i < types.size(); ++i) {
       if (!types[i].IsTensor() || types[i].dtype() == DataType::kString) return NotPlanned(op, "yields no array");
       if (!IsStatic(types[i].shape())) return NotPlanned(op, "has a shape that depends on contents");
+      if (!CanBeHeld(types[i])) return NotPlanned(op, "yields a value of too many axes, elements, or of a packed type");
     }
     MW_ASSIGN_OR_RETURN(const bool known, Compute(op, *node, types));
     if (known) return Status::Ok();

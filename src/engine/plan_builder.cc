@@ -8,6 +8,7 @@
 
 #include "engine/reference_step.h"
 #include "mil/program.h"
+#include "ops/axes.h"
 
 namespace milwright::engine {
 namespace {
@@ -111,6 +112,10 @@ Result<View> PlanBuilder::ViewOf(GraphValue* value) {
   }
   MW_ASSIGN_OR_RETURN(const Literal content, weights_.Content(*value));
   const Tensor& tensor = content.tensor;
+  if (IsSubByte(tensor.dtype()) || tensor.dtype() == DataType::kString || tensor.rank() > kMaxRank) {
+    return Status(ErrorCode::kPrecondition, fmt::format("the constant '{}' is {}, which no step reads", value->name,
+                                                        TypeToString(tensor.type())));
+  }
   View view;
   if (IsFloat(tensor.dtype()) && tensor.dtype() != DataType::kFp32 &&
       (static_cast<int64_t>(tensor.bytes().size()) <= kMaxConvertedBytes || tensor.dtype() != DataType::kFp16)) {

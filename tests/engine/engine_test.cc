@@ -224,6 +224,30 @@ TEST(Engine, FunctionsThatCannotBePlannedRunOnTheReference) {
   EXPECT_EQ(engine.counters().reference_predictions, 1);
 }
 
+TEST(Engine, NormsOverAllAxesAreNotTakenForRmsNorm) {
+  // layer_norm without axes, and a reduction without axes: their defaults are no lists of numbers.
+  const Model model = MakeModel([](Function& f, Builder& b) {
+    Value* x = f.AddInput("x", Type::Tensor(DataType::kFp32, {2, 3}));
+    Value* negative = b.Op("mul", {{"x", x}, {"y", Literal::Float(DataType::kFp32, -1)}});
+    Value* both = b.Op("concat", {{"values", std::vector<Value*>{x, negative}},
+                                  {"axis", Literal::Int32(1)},
+                                  {"interleave", Literal::Bool(false)}});
+    Value* normed = b.Op("layer_norm", {{"x", both}});
+    Value* half =
+        b.Op("slice_by_index", {{"x", normed}, {"begin", Literal::Int32s({0, 0})}, {"end", Literal::Int32s({2, 3})}});
+    Value* mean = b.Op("reduce_mean", {{"x", b.Op("square", {{"x", half}})}, {"keep_dims", Literal::Bool(true)}});
+    Value* out = b.Op("mul", {{"x", half}, {"y", b.Op("rsqrt", {{"x", mean}})}}, "out");
+    f.body().SetOutputs({out});
+  });
+  const Engine engine = Make(model);
+  const TensorMap inputs = {{"x", testing::Floats(DataType::kFp32, {2, 3}, {1, -2, 3, 0.5F, 2, -1})}};
+  const auto actual = engine.Predict(inputs);
+  const auto expected = model.Predict(inputs);
+  ASSERT_OK(actual);
+  ASSERT_OK(expected);
+  for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(actual->at("out").GetFloat(i), expected->at("out").GetFloat(i), 1e-5);
+}
+
 TEST(Engine, ProfilesSteps) {
   Engine engine = Make(RowWriter());
   State state = *engine.MakeState();
