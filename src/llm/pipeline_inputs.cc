@@ -77,13 +77,22 @@ Result<Tensor> MakeMask(const ManifestFeature& feature, const PipelineCall& call
   }
   const int64_t columns = type.shape[3];
   MW_ASSIGN_OR_RETURN(Tensor mask, Tensor::Zeros(type));
-  for (int64_t t = 0; t < call.length(); ++t) {
-    const int64_t own = call.position + t;
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t position = PositionOf(feature, call, c, columns);
-      const bool seen = position >= 0 && position <= own && (feature.window == 0 || position > own - feature.window);
-      if (!seen) mask.SetDouble(t * columns + c, fill);
+  const auto hide = [&](auto&& store) {
+    for (int64_t t = 0; t < call.length(); ++t) {
+      const int64_t own = call.position + t;
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t position = PositionOf(feature, call, c, columns);
+        const bool seen = position >= 0 && position <= own && (feature.window == 0 || position > own - feature.window);
+        if (!seen) store(t * columns + c);
+      }
     }
+  };
+  if (type.dtype == DataType::kFp16) {  // long masks are made for every token
+    const std::span<uint16_t> halves = mask.MutableAs<uint16_t>();
+    const uint16_t hidden = FloatToHalf(static_cast<float>(fill));
+    hide([&](int64_t i) { halves[static_cast<size_t>(i)] = hidden; });
+  } else {
+    hide([&](int64_t i) { mask.SetDouble(i, fill); });
   }
   return mask;
 }
