@@ -93,6 +93,17 @@ struct Frame {
   }
 };
 
+/// Splits `tasks` over the frame's threads, or runs them here when their `elements` are too few to wake another.
+template <typename Run>
+void ForParts(const Frame& frame, int64_t tasks, int64_t elements, Run&& run) {
+  constexpr int64_t kWorthAThread = 1 << 15;
+  if (elements >= kWorthAThread) {
+    frame.pool->ParallelFor(tasks, run);
+  } else if (tasks > 0) {
+    run(int64_t{0}, tasks);
+  }
+}
+
 /// One unit of work. Stateless: what it needs at run time is in the frame.
 class Step {
  public:

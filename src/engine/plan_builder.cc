@@ -240,12 +240,25 @@ bool PlanBuilder::WrittenBackNext(const Node& node, const GraphValue* result, in
   return false;
 }
 
-Result<bool> PlanBuilder::UpdateInPlace(const Node& node, GraphValue* old, GraphValue* result) {
+Result<View> PlanBuilder::UpdateTarget(const Node& node, GraphValue* old) {
+  MW_ASSIGN_OR_RETURN(const View before, ViewOf(old));
+  MW_ASSIGN_OR_RETURN(const bool in_place, UpdateInPlace(node, old));
+  if (in_place) {
+    // By now `old` may have moved away for a later reader; what is updated is the memory that it had.
+    Bind(node.output(), before);
+    return before;
+  }
+  View copy = AllocateAs(node.output(), before.dtype);
+  Emit(MakeCopy(before, copy), node, {before, copy});
+  return copy;
+}
+
+Result<bool> PlanBuilder::UpdateInPlace(const Node& node, GraphValue* old) {
   MW_ASSIGN_OR_RETURN(const View view, ViewOf(old));
   const Root& root = plan_->roots[static_cast<size_t>(view.root)];
   if (root.memory == Memory::kState) {
     if (view.offset != 0 || !IsDense(view) || view.count() != StateView(root.index).count()) return false;
-    if (!WrittenBackNext(node, result, root.index)) return false;
+    if (!WrittenBackNext(node, node.output(), root.index)) return false;
     SaveViews(node, view.root);
     return true;
   }

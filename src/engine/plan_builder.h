@@ -56,10 +56,10 @@ class PlanBuilder {
     Emit(std::move(step), node, std::span(used.begin(), used.size()), std::move(info));
   }
 
-  /// Whether `node`, an update of all or part of `old`, may write into the memory of `old`, and `result` be a view of
-  /// it: nobody needs what is overwritten. Values that are needed later are copied away first. On success the caller
-  /// emits the step and binds `result` to the same view.
-  Result<bool> UpdateInPlace(const Node& node, GraphValue* old, GraphValue* result);
+  /// The memory that holds `old` and that `node`, an update of all or part of it, writes to; the result of `node` is
+  /// bound to it. It is the memory of `old` itself where nobody needs what is overwritten (values that are needed later
+  /// are copied away first), else a copy.
+  Result<View> UpdateTarget(const Node& node, GraphValue* old);
   /// The state number whose memory `view` is, or -1.
   [[nodiscard]] int32_t StateOf(const View& view) const;
   /// The view of a whole state.
@@ -75,6 +75,8 @@ class PlanBuilder {
   Status Lower(const Node& node);
   Status LowerReference(const Node& node);
   Status FinishOutputs();
+  // Whether the memory of `old` may be overwritten by `node`; copies away what is needed later.
+  Result<bool> UpdateInPlace(const Node& node, GraphValue* old);
   [[nodiscard]] size_t LastUse(const GraphValue* value) const;
   [[nodiscard]] bool WrittenBackNext(const Node& node, const GraphValue* result, int32_t state) const;
 

@@ -12,8 +12,6 @@
 namespace milwright::engine {
 namespace {
 
-// Work below this many elements is not worth waking the other threads for.
-constexpr int64_t kParallelElements = 1 << 15;
 // Operands that are not contiguous fp32 are gathered in pieces of this size.
 constexpr int64_t kPiece = 512;
 
@@ -178,11 +176,7 @@ class FloatStep final : public Step {
   }
 
   Status Run(Frame& frame) const override {
-    if (result_.count() >= kParallelElements) {
-      frame.pool->ParallelFor(axes_[0].size, [&](int64_t begin, int64_t end) { RunRange(frame, begin, end); });
-    } else {
-      RunRange(frame, 0, axes_[0].size);
-    }
+    ForParts(frame, axes_[0].size, result_.count(), [&](int64_t begin, int64_t end) { RunRange(frame, begin, end); });
     return Status::Ok();
   }
 

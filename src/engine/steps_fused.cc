@@ -12,17 +12,6 @@
 namespace milwright::engine {
 namespace {
 
-constexpr int64_t kParallelElements = 1 << 15;
-
-template <typename Run>
-void Split(const Frame& frame, int64_t tasks, int64_t elements, Run&& run) {
-  if (elements >= kParallelElements) {
-    frame.pool->ParallelFor(tasks, run);
-  } else if (tasks > 0) {
-    run(int64_t{0}, tasks);
-  }
-}
-
 // ---- RMSNorm ----
 
 class RmsNormStep final : public Step {
@@ -38,7 +27,7 @@ class RmsNormStep final : public Step {
     const float* weight = weight_.root >= 0 ? frame.At<float>(weight_) : nullptr;
     auto* result = frame.At<float>(result_);
     const int64_t n = x_.shape[1];
-    Split(frame, x_.shape[0], x_.count(), [&](int64_t begin, int64_t end) {
+    ForParts(frame, x_.shape[0], x_.count(), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const float* from = x + row * x_.strides[0];
         float* to = result + row * n;
@@ -102,7 +91,7 @@ class RopeStep final : public Step {
     const float* cos = frame.At<float>(cos_);
     const float* sin = frame.At<float>(sin_);
     auto* result = frame.At<float>(result_);
-    Split(frame, rows_, rows_ * length_, [&](int64_t begin, int64_t end) {
+    ForParts(frame, rows_, rows_ * length_, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         std::array<int64_t, 4> at{};
         int64_t rest = row;
@@ -164,7 +153,7 @@ class GatedStep final : public Step {
     const float* gate = frame.At<float>(gate_);
     const float* up = frame.At<float>(up_);
     auto* result = frame.At<float>(result_);
-    Split(frame, result_.count(), result_.count(), [&](int64_t begin, int64_t end) {
+    ForParts(frame, result_.count(), result_.count(), [&](int64_t begin, int64_t end) {
       line_(gate + begin, up + begin, end - begin, result + begin);
       if (round_) frame.kernels->round_to_half(result + begin, end - begin);
     });
@@ -337,20 +326,10 @@ class BlendStep final : public Step {
 };
 
 Result<bool> LowerBlend(PlanBuilder& builder, const Node& node) {
-  GraphValue* x = node.Arg("x");
-  MW_ASSIGN_OR_RETURN(const View old, builder.ViewOf(x));
   MW_ASSIGN_OR_RETURN(const View keep, builder.FloatsOf(node.Arg("keep")));
   MW_ASSIGN_OR_RETURN(const View mask, builder.FloatsOf(node.Arg("mask")));
   MW_ASSIGN_OR_RETURN(const View fresh, builder.FloatsOf(node.Arg("new")));
-  MW_ASSIGN_OR_RETURN(const bool in_place, builder.UpdateInPlace(node, x, node.output()));
-  View whole = old;
-  if (in_place) {
-    if (builder.StateOf(old) >= 0) whole = Reshaped(builder.StateView(builder.StateOf(old)), old.shape).value_or(old);
-    builder.Bind(node.output(), whole);
-  } else {
-    whole = builder.AllocateAs(node.output(), old.dtype);
-    builder.Emit(MakeCopy(old, whole), node, {old, whole});
-  }
+  MW_ASSIGN_OR_RETURN(const View whole, builder.UpdateTarget(node, node.Arg("x")));
   View target = whole;
   if (const GraphValue* begin = node.Arg("begin"); begin != nullptr) {
     const std::vector<int64_t> from = begin->known->tensor.ToInts();

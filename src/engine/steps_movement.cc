@@ -428,21 +428,10 @@ class SliceUpdateStep final : public Step {
 };
 
 Result<bool> LowerSliceUpdate(PlanBuilder& builder, const Node& node) {
-  GraphValue* x = node.Arg("x");
-  MW_ASSIGN_OR_RETURN(const View old, builder.ViewOf(x));
   MW_ASSIGN_OR_RETURN(const View update, builder.ViewOf(node.Arg("update")));
   MW_ASSIGN_OR_RETURN(const View begin, builder.ViewOf(node.Arg("begin")));
   MW_ASSIGN_OR_RETURN(const View end, builder.ViewOf(node.Arg("end")));
-  MW_ASSIGN_OR_RETURN(const bool in_place, builder.UpdateInPlace(node, x, node.output()));
-  View target = old;
-  if (in_place) {
-    // The value may have been copied away for a later reader; what is updated is the memory itself.
-    if (builder.StateOf(old) >= 0) target = Reshaped(builder.StateView(builder.StateOf(old)), old.shape).value_or(old);
-    builder.Bind(node.output(), target);
-  } else {
-    target = builder.AllocateAs(node.output(), old.dtype);
-    builder.Emit(MakeCopy(old, target), node, {old, target});
-  }
+  MW_ASSIGN_OR_RETURN(const View target, builder.UpdateTarget(node, node.Arg("x")));
   View source = update;
   if (update.root == target.root) {  // a part of what is written: read it first
     source = builder.AllocateTemporary(update.dtype, update.shape);

@@ -48,17 +48,6 @@ Shape RowStrides(const Shape& shape, const std::vector<int64_t>& axes) {
 
 namespace {
 
-constexpr int64_t kParallelElements = 1 << 15;
-
-template <typename Rows>
-void ForRows(const Frame& frame, int64_t rows, int64_t length, Rows&& run) {
-  if (rows * length >= kParallelElements) {
-    frame.pool->ParallelFor(rows, run);
-  } else if (rows > 0) {
-    run(int64_t{0}, rows);
-  }
-}
-
 std::optional<std::vector<int64_t>> AxesOf(const OpContext& context, std::string_view parameter, int64_t rank) {
   std::vector<int64_t> axes;
   if (context.Has(parameter)) {
@@ -90,7 +79,7 @@ class ReduceStep final : public Step {
   Status Run(Frame& frame) const override {
     const float* x = frame.At<float>(x_);
     auto* result = frame.At<float>(result_);
-    ForRows(frame, x_.shape[0], x_.shape[1], [&](int64_t begin, int64_t end) {
+    ForParts(frame, x_.shape[0], x_.count(), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) result[row] = FoldRow(x + row * x_.strides[0]);
       if (round_) frame.kernels->round_to_half(result + begin, end - begin);
     });
@@ -160,7 +149,7 @@ class RowStep final : public Step {
     const int64_t n = x_.shape[1];
     const float* gamma = norm_.has_value() && norm_->gamma.root >= 0 ? frame.At<float>(norm_->gamma) : nullptr;
     const float* beta = norm_.has_value() && norm_->beta.root >= 0 ? frame.At<float>(norm_->beta) : nullptr;
-    ForRows(frame, x_.shape[0], n, [&](int64_t begin, int64_t end) {
+    ForParts(frame, x_.shape[0], x_.count(), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const float* from = x + row * x_.strides[0];
         float* to = result + row * n;
