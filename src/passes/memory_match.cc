@@ -67,6 +67,14 @@ TensorDifference CompareParts(const Tensor& b, const Tensor& a, const Shape& par
   return CompareTensors(LeadingPart(b, part), LeadingPart(a, part), tolerance);
 }
 
+// Slot `i`: what lies at index `i` of the first dimension.
+Tensor SlotAt(const Tensor& tensor, int64_t i) {
+  Tensor slot = *Tensor::Zeros({tensor.dtype(), {tensor.shape().begin() + 1, tensor.shape().end()}});
+  const auto target = slot.mutable_bytes();
+  std::memcpy(target.data(), tensor.bytes().data() + static_cast<size_t>(i) * target.size(), target.size());
+  return slot;
+}
+
 class Matcher {
  public:
   Matcher(const Memory& a, const Memory& b, int64_t position, const Tolerance& tolerance,
@@ -97,21 +105,47 @@ class Matcher {
  private:
   struct Slot {
     const std::string* name;
-    Tensor value;
+    MemoryCell content;
   };
+
+  // `a` as `b` should hold it: windows that one side shifts and the other does not are turned along the axis along
+  // which they then agree.
+  [[nodiscard]] Tensor Fitted(const MemoryCell& a, const MemoryCell& b) const {
+    const auto part = CommonPart(a.value.shape(), b.value.shape());
+    if (!part.has_value() || CompareParts(b.value, a.value, *part, tolerance_).passed()) return a.value;
+    // A ring holds at j what a shifted window holds at (j - position) mod W. A cell that shifts may have slots that do
+    // not, so of two that shift either may be the ring.
+    for (const int64_t by : {position_, -position_}) {
+      if (!(by > 0 ? a.shifts : b.shifts)) continue;
+      for (size_t axis = 0; axis < part->size(); ++axis) {
+        if (a.value.shape()[axis] != b.value.shape()[axis]) continue;  // padded: not the axis of the rows
+        Tensor turned = Rotated(a.value, axis, by);
+        if (CompareParts(b.value, turned, *part, tolerance_).passed()) return turned;
+      }
+    }
+    return a.value;
+  }
+
+  // The same for each slot by itself.
+  [[nodiscard]] Tensor FittedBySlot(const MemoryCell& a, const MemoryCell& b) const {
+    Tensor result = a.value;
+    const int64_t count = a.value.shape()[0];
+    const size_t bytes = count == 0 ? 0 : result.bytes().size() / static_cast<size_t>(count);
+    for (int64_t i = 0; i < count && bytes > 0; ++i) {
+      const Tensor slot = Fitted({SlotAt(a.value, i), a.shifts}, {SlotAt(b.value, i), b.shifts});
+      std::memcpy(result.mutable_bytes().data() + static_cast<size_t>(i) * bytes, slot.bytes().data(), bytes);
+    }
+    return result;
+  }
 
   void CompareCells(const std::string& name_a, const MemoryCell& a, const std::string& name_b, const MemoryCell& b) {
     const auto part = CommonPart(a.value.shape(), b.value.shape());
     if (!part.has_value()) return;  // other ranks: perhaps slot by slot
-    MemoryDifference entry{name_a, name_b, *part, CompareParts(b.value, a.value, *part, tolerance_)};
-    if (!entry.difference.passed() && a.shifts != b.shifts) {
-      for (size_t axis = 0; axis < part->size(); ++axis) {
-        if (a.value.shape()[axis] != b.value.shape()[axis]) continue;  // padded: not the axis of the rows
-        // A ring holds at j what a shifted window holds at (j - position) mod W.
-        const Tensor turned = Rotated(a.value, axis, a.shifts ? position_ : -position_);
-        TensorDifference difference = CompareParts(b.value, turned, *part, tolerance_);
-        if (difference.passed()) entry.difference = std::move(difference);
-      }
+    MemoryDifference entry{name_a, name_b, *part, {}};
+    entry.difference = CompareParts(b.value, a.shifts != b.shifts ? Fitted(a, b) : a.value, *part, tolerance_);
+    const bool slots = part->size() > 1 && (a.shifts || b.shifts) && a.value.shape()[0] == b.value.shape()[0];
+    if (!entry.difference.passed() && slots) {
+      entry.difference = CompareParts(b.value, FittedBySlot(a, b), *part, tolerance_);
     }
     differences_.push_back(std::move(entry));
     left_a_.erase(name_a);
@@ -136,28 +170,27 @@ class Matcher {
   static std::vector<Slot> Slots(const Memory& memory, const std::set<std::string>& names) {
     std::vector<Slot> slots;
     for (const std::string& name : names) {
-      const Tensor& tensor = memory.find(name)->second.value;
+      const MemoryCell& cell = memory.find(name)->second;
+      const Tensor& tensor = cell.value;
       if (tensor.rank() < 2 || tensor.size() == 0 || BitWidth(tensor.dtype()) < 8) continue;
-      const int64_t count = tensor.shape()[0];
-      const Shape shape = WithoutOnes({tensor.shape().begin() + 1, tensor.shape().end()});
-      const size_t bytes = tensor.bytes().size() / static_cast<size_t>(count);
-      for (int64_t i = 0; i < count; ++i) {
-        const auto part = tensor.bytes().subspan(static_cast<size_t>(i) * bytes, bytes);
-        auto value = Tensor::FromBytes({tensor.dtype(), shape}, {part.begin(), part.end()});
-        if (value.ok()) slots.push_back({&*names.find(name), *std::move(value)});
+      for (int64_t i = 0; i < tensor.shape()[0]; ++i) {
+        const Tensor slot = SlotAt(tensor, i);
+        auto value =
+            Tensor::FromBytes({slot.dtype(), WithoutOnes(slot.shape())}, {slot.bytes().begin(), slot.bytes().end()});
+        if (value.ok()) slots.push_back({&*names.find(name), {*std::move(value), cell.shifts}});
       }
     }
     return slots;
   }
 
-  // Whether the slots agree, giving up at the first element that does not.
-  [[nodiscard]] bool Agree(const Tensor& b, const Tensor& a) const {
-    const auto part = CommonPart(a.shape(), b.shape());
+  // Whether the slots agree. Of two that are kept in the same order most differ in their first row already.
+  [[nodiscard]] bool Agree(const MemoryCell& b, const MemoryCell& a) const {
+    const auto part = CommonPart(a.value.shape(), b.value.shape());
     if (!part.has_value()) return false;
-    // Most slots differ in their first row already.
     Shape row(part->size(), 1);
     row.back() = part->back();
-    return CompareParts(b, a, row, tolerance_).passed() && CompareParts(b, a, *part, tolerance_).passed();
+    if (!a.shifts && !b.shifts && !CompareParts(b.value, a.value, row, tolerance_).passed()) return false;
+    return CompareParts(b.value, Fitted(a, b), *part, tolerance_).passed();
   }
 
   void BySlots() {
@@ -168,21 +201,21 @@ class Matcher {
     std::set<std::string> used_a;
     std::set<std::string> used_b;
     const auto report = [&](const Slot& a, const Slot& b) {
-      const auto part = CommonPart(a.value.shape(), b.value.shape());
+      const auto part = CommonPart(a.content.value.shape(), b.content.value.shape());
       MemoryDifference entry{*a.name, *b.name, part.value_or(Shape{}), {}};
       if (part.has_value()) {
-        entry.difference = CompareParts(b.value, a.value, *part, tolerance_);
+        entry.difference = CompareParts(b.content.value, Fitted(a.content, b.content), *part, tolerance_);
       } else {
         entry.difference.failures = -1;
-        entry.difference.note =
-            fmt::format("slots of {} instead of {}", TypeToString(b.value.type()), TypeToString(a.value.type()));
+        entry.difference.note = fmt::format("slots of {} instead of {}", TypeToString(b.content.value.type()),
+                                            TypeToString(a.content.value.type()));
       }
       used_a.insert(*a.name);
       used_b.insert(*b.name);
       differences_.push_back(std::move(entry));
     };
     for (const Slot& slot : slots_a) {
-      const auto twin = std::ranges::find_if(slots_b, [&](const Slot& b) { return Agree(b.value, slot.value); });
+      const auto twin = std::ranges::find_if(slots_b, [&](const Slot& b) { return Agree(b.content, slot.content); });
       if (twin == slots_b.end()) {
         alone.push_back(&slot);
         continue;

@@ -28,8 +28,8 @@ struct MemoryDifference {
 
 /// Compares `b` with `a` after `position` rows. Cells match by name (through `names` where renamed); those left over by
 /// their order among equal types; and those still left over slot by slot, a slot being an index of the first dimension.
-/// Where sizes differ, the part that both have is compared. Where one side shifts and the other does not, the window is
-/// rotated. What finds no counterpart goes to `notes`.
+/// Where sizes differ, the part that both have is compared. Where one side shifts and the other does not, the windows
+/// are rotated, each slot by itself if need be. What finds no counterpart goes to `notes`.
 std::vector<MemoryDifference> CompareMemory(const Memory& a, const Memory& b,
                                             const std::map<std::string, std::string>& names, int64_t position,
                                             const Tolerance& tolerance, std::vector<std::string>& notes);
