@@ -16,6 +16,14 @@ int64_t RowGrain(int64_t cols) {
   return std::max(kLeastRows, kWorthAThread / std::max<int64_t>(cols, 1) / kLeastRows * kLeastRows);
 }
 
+/// Rows that are taken at a time: some 10 microseconds of reading, and a multiple of the rows that kernels run together.
+int64_t RowPiece(const WeightView& view) {
+  constexpr int64_t kPieceBytes = 1 << 17;
+  constexpr int64_t kLeastRows = 16;
+  const int64_t row_bytes = std::max<int64_t>(view.code_bytes / std::max<int64_t>(view.rows, 1), 1);
+  return std::max(kLeastRows, kPieceBytes / row_bytes / kLeastRows * kLeastRows);
+}
+
 }  // namespace
 
 size_t MatVecScratchBytes(const MatVecKernel& kernel, const WeightView& view) {
@@ -30,9 +38,9 @@ void MatVec(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view
 
 void MatVecPrepared(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view, const void* scratch,
                     const float* bias, float* y) {
-  pool.ParallelFor(
+  pool.ParallelForBalanced(
       view.rows, [&](int64_t begin, int64_t end) { kernel.rows(view, scratch, bias, begin, end, y); },
-      RowGrain(view.cols));
+      RowGrain(view.cols), RowPiece(view));
 }
 
 size_t MatMulScratchBytes(const MatMulKernel& kernel, const WeightView& view, int64_t m, int threads) {
@@ -60,7 +68,7 @@ void MatVecTogether(ThreadPool& pool, std::span<const ProductPart> parts, const 
   int64_t rows = 0;
   for (const ProductPart& part : parts) rows += part.view->rows;
   // The rows of all parts, one after another.
-  pool.ParallelFor(
+  pool.ParallelForBalanced(
       rows,
       [&](int64_t begin, int64_t end) {
         int64_t first = 0;
@@ -71,7 +79,7 @@ void MatVecTogether(ThreadPool& pool, std::span<const ProductPart> parts, const 
           first += part.view->rows;
         }
       },
-      RowGrain(parts.front().view->cols));
+      RowGrain(parts.front().view->cols), RowPiece(*parts.front().view));
 }
 
 void MatMulTogether(ThreadPool& pool, std::span<const ProductPart> parts, const float* x, int64_t ldx, int64_t m,

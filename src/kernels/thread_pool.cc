@@ -41,7 +41,7 @@ TaskRange PartOf(int64_t tasks, int thread, int threads, int64_t grain) {
   return {std::min(begin * grain, tasks), std::min(end * grain, tasks)};
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(std::max(threads, 1)) {
+ThreadPool::ThreadPool(int threads) : threads_(std::clamp(threads, 1, kMaxThreads)) {
   workers_.reserve(static_cast<size_t>(threads_ - 1));
   for (int thread = 1; thread < threads_; ++thread) {
     workers_.emplace_back([this, thread] { WorkerLoop(thread); });

@@ -6,6 +6,8 @@
 #ifndef MILWRIGHT_KERNELS_THREAD_POOL_H_
 #define MILWRIGHT_KERNELS_THREAD_POOL_H_
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -59,6 +61,40 @@ class ThreadPool {
       if (part.begin < part.end) fn(part.begin, part.end);
     });
   }
+
+  /// As ParallelFor, for tasks that take long enough to be worth balancing: each thread goes through its own part in
+  /// pieces of `piece` tasks (a multiple of `grain`), and one that is done helps the others. A worker that wakes late,
+  /// or whose core is taken by another program, then holds nobody up.
+  template <typename Fn>
+  void ParallelForBalanced(int64_t tasks, Fn&& fn, int64_t grain, int64_t piece) {
+    if (threads_ == 1 || tasks <= grain) {
+      if (tasks > 0) fn(int64_t{0}, tasks);
+      return;
+    }
+    struct alignas(64) Part {
+      std::atomic<int64_t> next;
+      int64_t end;
+    };
+    std::array<Part, kMaxThreads> parts;
+    for (int thread = 0; thread < threads_; ++thread) {
+      const TaskRange range = PartOf(tasks, thread, threads_, grain);
+      parts[static_cast<size_t>(thread)].next.store(range.begin, std::memory_order_relaxed);
+      parts[static_cast<size_t>(thread)].end = range.end;
+    }
+    Run([&](int thread) {
+      for (int i = 0; i < threads_; ++i) {
+        Part& part = parts[static_cast<size_t>((thread + i) % threads_)];
+        // Which thread runs a piece changes nothing in its results.
+        for (int64_t begin = part.next.fetch_add(piece, std::memory_order_relaxed); begin < part.end;
+             begin = part.next.fetch_add(piece, std::memory_order_relaxed)) {
+          fn(begin, std::min(begin + piece, part.end));
+        }
+      }
+    });
+  }
+
+  /// More are not started.
+  static constexpr int kMaxThreads = 256;
 
  private:
   struct Region {
