@@ -3,6 +3,7 @@
 #define MILWRIGHT_ENGINE_INTEGERS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/plan.h"
 
@@ -26,6 +27,26 @@ inline int64_t LoadInt(const Frame& frame, const View& view, int64_t i) {
       return frame.At<uint8_t>(view)[at];
   }
 }
+
+/// Numbers that stand in several places: constants, and elements of views.
+class IntegerList {
+ public:
+  void Add(int64_t number) { entries_.push_back({View(), 0, number}); }
+  void Add(const View& view, int64_t element) { entries_.push_back({view, element, 0}); }
+  [[nodiscard]] int64_t Load(const Frame& frame, size_t i) const {
+    const Entry& entry = entries_[i];
+    return entry.view.root < 0 ? entry.number : LoadInt(frame, entry.view, entry.element);
+  }
+  [[nodiscard]] size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    View view;  // none: `number`
+    int64_t element = 0;
+    int64_t number = 0;
+  };
+  std::vector<Entry> entries_;
+};
 
 }  // namespace milwright::engine
 

@@ -46,6 +46,13 @@ std::optional<std::pair<GraphValue*, float>> Scaled(const GraphValue* value) {
   return std::nullopt;
 }
 
+std::optional<int64_t> OnlyAxis(const Node& node, const GraphValue* x) {
+  if (node.Arg("axes") == nullptr || node.Arg("axes")->known == nullptr) return std::nullopt;
+  const std::vector<int64_t> axes = node.Context().Ints("axes");
+  if (axes.size() != 1) return std::nullopt;
+  return axes[0] < 0 ? axes[0] + static_cast<int64_t>(x->shape().size()) : axes[0];
+}
+
 std::unique_ptr<Node> Fused(const Node& root, std::string_view kind, int operations) {
   auto node = std::make_unique<Node>();
   node->kind = kind;
@@ -55,5 +62,7 @@ std::unique_ptr<Node> Fused(const Node& root, std::string_view kind, int operati
   node->operations = operations;
   return node;
 }
+
+void AddArg(Node& node, std::string name, GraphValue* value) { node.parameters.push_back({std::move(name), {value}}); }
 
 }  // namespace milwright::engine

@@ -2,7 +2,9 @@
 #ifndef MILWRIGHT_ENGINE_PATTERN_H_
 #define MILWRIGHT_ENGINE_PATTERN_H_
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,8 +32,11 @@ std::optional<std::pair<GraphValue*, GraphValue*>> Operands(const Node& node, Fi
 }
 /// v and c of v * c or v / (1 / c), c a number.
 std::optional<std::pair<GraphValue*, float>> Scaled(const GraphValue* value);
+/// The only axis of a parameter `axes` of an op on `x`, counted from the front.
+std::optional<int64_t> OnlyAxis(const Node& node, const GraphValue* x);
 /// A new fused node with the outputs of `root`.
 std::unique_ptr<Node> Fused(const Node& root, std::string_view kind, int operations);
+void AddArg(Node& node, std::string name, GraphValue* value);
 
 }  // namespace milwright::engine
 

@@ -29,6 +29,8 @@ class Writer {
       copier_.Run(*frame.kernels, from, to);
       return;
     }
+    // The rows of a large state lie on pages of their own: they are looked up together, not one after another.
+    copier_.ForEachRun(to, [](const std::byte* run, size_t) { __builtin_prefetch(run, 1); });
     copier_.ForEachRun(to, [&](std::byte* run, size_t bytes) { frame.undo.Save(run, bytes); });
     copier_.Run(*frame.kernels, from, to);
     frame.counters.state_bytes_written += copier_.bytes_written();
@@ -383,7 +385,7 @@ class GatherStep final : public Step {
 
 class SliceUpdateStep final : public Step {
  public:
-  SliceUpdateStep(View target, View update, View begin, View end, SliceForm form, int32_t state)
+  SliceUpdateStep(View target, View update, IntegerList begin, IntegerList end, SliceForm form, int32_t state)
       : target_(std::move(target)),
         update_(std::move(update)),
         begin_(std::move(begin)),
@@ -401,8 +403,8 @@ class SliceUpdateStep final : public Step {
     int64_t offset = 0;
     size_t row = 0;
     for (size_t i = 0; i < target_.shape.size(); ++i) {
-      const int64_t begin = LoadInt(frame, begin_, static_cast<int64_t>(i));
-      const int64_t end = LoadInt(frame, end_, static_cast<int64_t>(i));
+      const int64_t begin = begin_.Load(frame, i);
+      const int64_t end = end_.Load(frame, i);
       const AxisSlice axis = form_.At(i, target_.shape[i], begin, end);
       const int64_t rows = axis.squeeze ? 1 : update_.shape[row++];
       if (axis.size != rows || axis.begin < 0 || axis.begin >= std::max<int64_t>(1, target_.shape[i])) {
@@ -421,25 +423,44 @@ class SliceUpdateStep final : public Step {
  private:
   View target_;
   View update_;
-  View begin_;
-  View end_;
+  IntegerList begin_;
+  IntegerList end_;
   SliceForm form_;
   Writer writer_;
 };
 
+// The numbers of a parameter, which a fusion may have taken apart; the views that hold them are added to `used`.
+Result<IntegerList> NumbersOf(PlanBuilder& builder, const Node& node, std::string_view parameter,
+                              std::vector<View>* used) {
+  IntegerList numbers;
+  for (GraphValue* value : node.Args(parameter)) {
+    if (value->known != nullptr) {
+      for (const int64_t number : value->known->tensor.ToInts()) numbers.Add(number);
+      continue;
+    }
+    MW_ASSIGN_OR_RETURN(const View view, builder.ViewOf(value));
+    for (int64_t i = 0; i < view.count(); ++i) numbers.Add(view, i);
+    used->push_back(view);
+  }
+  return numbers;
+}
+
 Result<bool> LowerSliceUpdate(PlanBuilder& builder, const Node& node) {
+  std::vector<View> used;
   MW_ASSIGN_OR_RETURN(const View update, builder.ViewOf(node.Arg("update")));
-  MW_ASSIGN_OR_RETURN(const View begin, builder.ViewOf(node.Arg("begin")));
-  MW_ASSIGN_OR_RETURN(const View end, builder.ViewOf(node.Arg("end")));
+  MW_ASSIGN_OR_RETURN(IntegerList begin, NumbersOf(builder, node, "begin", &used));
+  MW_ASSIGN_OR_RETURN(IntegerList end, NumbersOf(builder, node, "end", &used));
   MW_ASSIGN_OR_RETURN(const View target, builder.UpdateTarget(node, node.Arg("x")));
   View source = update;
   if (update.root == target.root) {  // a part of what is written: read it first
     source = builder.AllocateTemporary(update.dtype, update.shape);
     builder.Emit(MakeCopy(update, source), node, {update, source});
   }
+  used.insert(used.end(), {target, source});
   const int32_t state = builder.StateOf(target);
-  builder.Emit(std::make_unique<SliceUpdateStep>(target, source, begin, end, SliceForm(node.Context()), state), node,
-               {target, source, begin, end});
+  builder.Emit(std::make_unique<SliceUpdateStep>(target, source, std::move(begin), std::move(end),
+                                                 SliceForm(node.Context()), state),
+               node, used);
   return true;
 }
 

@@ -41,7 +41,8 @@ TaskRange PartOf(int64_t tasks, int thread, int threads, int64_t grain) {
   return {std::min(begin * grain, tasks), std::min(end * grain, tasks)};
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(std::clamp(threads, 1, kMaxThreads)) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(std::clamp(threads, 1, kMaxThreads)), claims_(static_cast<size_t>(threads_)) {
   workers_.reserve(static_cast<size_t>(threads_ - 1));
   for (int thread = 1; thread < threads_; ++thread) {
     workers_.emplace_back([this, thread] { WorkerLoop(thread); });
@@ -49,10 +50,17 @@ ThreadPool::ThreadPool(int threads) : threads_(std::clamp(threads, 1, kMaxThread
 }
 
 ThreadPool::~ThreadPool() {
-  stopping_ = true;
+  stopping_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+}
+
+bool ThreadPool::Claim(int thread, uint32_t epoch) {
+  // Every part of every region is claimed once, so the last claim before this one is that of the region before; who
+  // comes with an older epoch fails.
+  uint32_t before = epoch - 1;
+  return claims_[static_cast<size_t>(thread)].epoch.compare_exchange_strong(before, epoch, std::memory_order_acq_rel);
 }
 
 void ThreadPool::RunRegion(Region region) {
@@ -62,9 +70,14 @@ void ThreadPool::RunRegion(Region region) {
   }
   region_ = region;
   pending_.store(threads_ - 1, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
+  const uint32_t epoch = epoch_.fetch_add(1, std::memory_order_release) + 1;
   epoch_.notify_all();  // a system call only when a worker sleeps
   region.call(region.context, 0);
+  for (int thread = 1; thread < threads_; ++thread) {
+    if (!Claim(thread, epoch)) continue;
+    region.call(region.context, thread);  // its worker is not awake yet
+    pending_.fetch_sub(1, std::memory_order_acq_rel);
+  }
   const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
   while (!finished() && !SpinUntil(finished)) {
     const int32_t pending = pending_.load(std::memory_order_acquire);
@@ -78,9 +91,10 @@ void ThreadPool::WorkerLoop(int thread) {
   while (true) {
     const auto changed = [this, seen] { return epoch_.load(std::memory_order_acquire) != seen; };
     if (!changed() && !SpinUntil(changed)) epoch_.wait(seen, std::memory_order_acquire);
-    // A new epoch starts only after every worker has finished the last one, so none is missed.
     seen = epoch_.load(std::memory_order_acquire);
-    if (stopping_) return;
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    if (!Claim(thread, seen)) continue;
+    // From here on the region stays what it is until this part is done.
     region_.call(region_.context, thread);
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
   }

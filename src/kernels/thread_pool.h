@@ -38,7 +38,8 @@ class ThreadPool {
 
   /// Calls `fn(int thread)` once for each thread number and returns when all calls have returned. Everything written by
   /// the caller before is visible in the calls, and everything written in the calls is visible after. `fn` must not
-  /// throw.
+  /// throw. A worker that sleeps takes tens of microseconds to wake: when it has not begun by the time the caller is
+  /// done with its own call, the caller makes the worker's too.
   ///
   /// When the pool is busy with a region of another caller (or of this very thread: nested use), the calls are made one
   /// after another on the calling thread. Since work is split by thread number alone, results do not depend on that.
@@ -102,15 +103,22 @@ class ThreadPool {
     void* context = nullptr;
   };
 
+  /// The region in which a part was claimed last: by its worker, or by the caller when that was not awake in time.
+  struct alignas(64) LastClaim {
+    std::atomic<uint32_t> epoch{0};
+  };
+
   void RunRegion(Region region);
   void WorkerLoop(int thread);
+  bool Claim(int thread, uint32_t epoch);
 
   const int threads_;
   Region region_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
   alignas(64) std::atomic<uint32_t> epoch_{0};   // one more per region; workers wait for it to change
   alignas(64) std::atomic<int32_t> pending_{0};  // workers that have not finished the region
-  bool stopping_ = false;                        // published by epoch_
+  std::atomic<bool> stopping_{false};            // published by epoch_
+  std::vector<LastClaim> claims_;                // one for each thread
   std::vector<std::thread> workers_;
 };
 
