@@ -16,8 +16,8 @@ void CopyStrided(const std::byte* from, int64_t from_stride, std::byte* to, int6
 
 }  // namespace
 
-Copier::Copier(DataType from_type, const Shape& from_strides, DataType to_type, const Shape& to_strides,
-               const Shape& shape)
+Copier::Copier(DataType from_type, const Dims& from_strides, DataType to_type, const Dims& to_strides,
+               const Dims& shape)
     : from_type_(from_type),
       to_type_(to_type),
       from_bytes_(BitWidth(from_type) / 8),

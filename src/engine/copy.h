@@ -9,7 +9,6 @@
 
 #include "engine/view.h"
 #include "kernels/dispatch.h"
-#include "ops/axes.h"
 
 namespace milwright::engine {
 
@@ -18,7 +17,7 @@ class Copier {
  public:
   Copier() = default;
   /// Types are equal, or one is fp16 and the other fp32.
-  Copier(DataType from_type, const Shape& from_strides, DataType to_type, const Shape& to_strides, const Shape& shape);
+  Copier(DataType from_type, const Dims& from_strides, DataType to_type, const Dims& to_strides, const Dims& shape);
 
   void Run(const kernels::Kernels& kernels, const std::byte* from, std::byte* to) const;
   /// Calls `visit(to address, bytes)` for every run of bytes that Run would write.
@@ -43,7 +42,7 @@ class Copier {
   template <typename Line>
   void WalkOuter(Line&& line) const {
     if (count_ == 0) return;
-    std::array<int64_t, kMaxRank> position{};
+    std::array<int64_t, kMaxAxes> position{};
     int64_t from = 0;
     int64_t to = 0;
     while (true) {
@@ -66,7 +65,7 @@ class Copier {
   int64_t from_bytes_ = 0;
   int64_t to_bytes_ = 0;
   int64_t count_ = 0;
-  std::vector<LoopAxis> axes_;  ///< strides of `to`, then of `from`
+  LoopAxes axes_;  ///< strides of `to`, then of `from`
 };
 
 }  // namespace milwright::engine

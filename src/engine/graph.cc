@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "engine/inline_vector.h"
 #include "ops/axes.h"
 
 namespace milwright::engine {
@@ -55,7 +56,7 @@ int64_t BytesOf(const Type& type) {
 bool CanBeHeld(const Type& type) {
   constexpr int64_t kMaxBytes = int64_t{1} << 40;
   const auto bytes = ByteSize(type.tensor);
-  return type.rank() <= kMaxRank && bytes.ok() && *bytes <= kMaxBytes && !IsSubByte(type.dtype());
+  return type.rank() <= static_cast<int64_t>(kMaxAxes) && bytes.ok() && *bytes <= kMaxBytes && !IsSubByte(type.dtype());
 }
 
 class GraphBuilder {

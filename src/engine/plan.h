@@ -113,6 +113,8 @@ class Step {
   Step& operator=(const Step&) = delete;
   /// Errors: an index out of range, or what a reference kernel reports.
   virtual Status Run(Frame& frame) const = 0;
+  /// Asks for the memory outside the arena that Run will look at, so that it comes while other steps run.
+  virtual void Prefetch(const Frame&) const {}
   /// Scratch bytes that Run uses.
   [[nodiscard]] virtual size_t ScratchBytes() const { return 0; }
 };
@@ -128,6 +130,8 @@ struct StepInfo {
 
 struct PlannedStep {
   std::unique_ptr<Step> step;
+  size_t bytes = 0;    ///< of the object
+  bool long_ = false;  ///< reads so many weights that the caches hold nothing else when it is done
   StepInfo info;
 };
 

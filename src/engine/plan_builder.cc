@@ -112,7 +112,8 @@ Result<View> PlanBuilder::ViewOf(GraphValue* value) {
   }
   MW_ASSIGN_OR_RETURN(const Literal content, weights_.Content(*value));
   const Tensor& tensor = content.tensor;
-  if (IsSubByte(tensor.dtype()) || tensor.dtype() == DataType::kString || tensor.rank() > kMaxRank) {
+  if (IsSubByte(tensor.dtype()) || tensor.dtype() == DataType::kString ||
+      tensor.rank() > static_cast<int64_t>(kMaxAxes)) {
     return Status(ErrorCode::kPrecondition, fmt::format("the constant '{}' is {}, which no step reads", value->name,
                                                         TypeToString(tensor.type())));
   }
@@ -196,12 +197,14 @@ void PlanBuilder::Touch(const View& view) {
   root.last_step = std::max(root.last_step, plan_->steps.size());
 }
 
-void PlanBuilder::Emit(std::unique_ptr<Step> step, const Node& node, std::span<const View> used, StepInfo info) {
+void PlanBuilder::Append(PlannedStep step, const Node& node, std::span<const View> used) {
+  constexpr int64_t kLongBytes = 1 << 18;
   for (const View& view : used) Touch(view);
-  if (info.kind.empty()) info.kind = node.kind;
-  info.op = node.op;
-  info.operations = node.operations;
-  plan_->steps.push_back({std::move(step), std::move(info)});
+  if (step.info.kind.empty()) step.info.kind = node.kind;
+  step.info.op = node.op;
+  step.info.operations = node.operations;
+  step.long_ = step.info.weight_bytes >= kLongBytes;
+  plan_->steps.push_back(std::move(step));
 }
 
 size_t PlanBuilder::LastUse(const GraphValue* value) const {

@@ -51,8 +51,12 @@ class PlanBuilder {
   Result<View> Constant(DataType dtype, const Shape& shape, std::span<const std::byte> content);
 
   /// Appends a step that reads or writes `used`.
-  void Emit(std::unique_ptr<Step> step, const Node& node, std::span<const View> used, StepInfo info = {});
-  void Emit(std::unique_ptr<Step> step, const Node& node, std::initializer_list<View> used, StepInfo info = {}) {
+  template <typename S>
+  void Emit(std::unique_ptr<S> step, const Node& node, std::span<const View> used, StepInfo info = {}) {
+    Append({std::move(step), sizeof(S), false, std::move(info)}, node, used);
+  }
+  template <typename S>
+  void Emit(std::unique_ptr<S> step, const Node& node, std::initializer_list<View> used, StepInfo info = {}) {
     Emit(std::move(step), node, std::span(used.begin(), used.size()), std::move(info));
   }
 
@@ -70,6 +74,7 @@ class PlanBuilder {
   int32_t ScanOf(const View& mask);
 
  private:
+  void Append(PlannedStep step, const Node& node, std::span<const View> used);
   int32_t NewRoot(Root root);
   void Touch(const View& view);
   Status Lower(const Node& node);

@@ -70,6 +70,20 @@ class AttentionStep final : public Step {
     return Status::Ok();
   }
 
+  // The first keys of every head; the kernel asks for the others as it goes.
+  void Prefetch(const Frame& frame) const override {
+    constexpr int64_t kLine = 64;
+    constexpr int64_t kRows = 8;
+    const int64_t element = BitWidth(operands_.k.dtype) / 8;
+    const int64_t row_bytes = params_.dim * element;
+    if (params_.queries > 1 || params_.k.row_stride != params_.dim) return;
+    for (int64_t head = 0; head < params_.kv_heads; ++head) {
+      const std::byte* keys = frame.At<std::byte>(operands_.k, element) + head * params_.k.head_stride * element;
+      const int64_t bytes = std::min(kRows, params_.columns) * row_bytes;
+      for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(keys + at);
+    }
+  }
+
  private:
   // Upper bound on |k|: kept up to date for states; else found now, when the mask leaves enough out to be worth it.
   float Bound(const Frame& frame, const kernels::AttentionParams& p) const {

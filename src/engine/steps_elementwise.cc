@@ -130,7 +130,7 @@ class LineReader {
 
 // Walks lines along the innermost of `axes`; the outermost is limited to [begin, end). line(offsets, length).
 template <size_t N, typename Line>
-void WalkLines(const std::vector<LoopAxis>& axes, int64_t begin, int64_t end, Line&& line) {
+void WalkLines(const LoopAxes& axes, int64_t begin, int64_t end, Line&& line) {
   if (begin >= end) return;
   std::array<int64_t, N> offsets{};
   for (size_t k = 0; k < N; ++k) offsets[k] = begin * axes[0].strides[k];
@@ -138,7 +138,7 @@ void WalkLines(const std::vector<LoopAxis>& axes, int64_t begin, int64_t end, Li
     line(offsets, end - begin);
     return;
   }
-  std::array<int64_t, kMaxRank> position{};
+  std::array<int64_t, kMaxAxes> position{};
   position[0] = begin;
   const size_t last = axes.size() - 1;
   while (true) {
@@ -158,15 +158,15 @@ void WalkLines(const std::vector<LoopAxis>& axes, int64_t begin, int64_t end, Li
 // y = f(x) or f(x, y) on floats, rounded to fp16 where the result is declared so.
 class FloatStep final : public Step {
  public:
-  FloatStep(std::vector<View> operands, View result, bool round, UnaryLine unary, std::array<float, 2> numbers,
+  FloatStep(const std::vector<View>& operands, View result, bool round, UnaryLine unary, std::array<float, 2> numbers,
             BinaryLine binary)
-      : operands_(std::move(operands)),
+      : operands_(operands.begin(), operands.end()),
         result_(std::move(result)),
         round_(round),
         unary_(unary),
         numbers_(numbers),
         binary_(binary) {
-    std::vector<Shape> strides{result_.strides};
+    std::vector<Dims> strides{result_.strides};
     for (View& operand : operands_) {
       operand = BroadcastTo(operand, result_.shape);
       strides.push_back(operand.strides);
@@ -209,13 +209,13 @@ class FloatStep final : public Step {
     });
   }
 
-  std::vector<View> operands_;
+  InlineVector<View, 2> operands_;
   View result_;
   bool round_;
   UnaryLine unary_;
   std::array<float, 2> numbers_;
   BinaryLine binary_;
-  std::vector<LoopAxis> axes_;
+  LoopAxes axes_;
 };
 
 bool IsHeldAsFloat(const View& view) { return view.dtype == DataType::kFp32 || view.dtype == DataType::kFp16; }
@@ -387,12 +387,12 @@ class NumberStep final : public Step {
   NumberStep(std::vector<View> operands, View result, bool from_float, bool round, NumberFunction function)
       : result_(std::move(result)), from_float_(from_float), round_(round), function_(function) {
     while (operands.size() < 3) operands.push_back(operands.front());
-    std::vector<Shape> strides{result_.strides};
+    std::vector<Dims> strides{result_.strides};
     for (View& operand : operands) {
       operand = BroadcastTo(operand, result_.shape);
       strides.push_back(operand.strides);
     }
-    operands_ = std::move(operands);
+    std::ranges::copy(operands, operands_.begin());
     axes_ = JoinedAxes(result_.shape, strides);
   }
 
@@ -421,12 +421,12 @@ class NumberStep final : public Step {
   }
 
  private:
-  std::vector<View> operands_;
+  std::array<View, 3> operands_;
   View result_;
   bool from_float_;
   bool round_;
   NumberFunction function_;
-  std::vector<LoopAxis> axes_;
+  LoopAxes axes_;
 };
 
 Result<bool> LowerNumbers(PlanBuilder& builder, const Node& node) {

@@ -78,10 +78,10 @@ class RopeStep final : public Step {
         result_(std::move(result)),
         length_(x_.shape[axis]),
         round_(round) {
-    std::vector<Shape> strides{result_.strides, x_.strides, cos_.strides, sin_.strides};
-    Shape outer = x_.shape;
+    std::vector<Dims> strides{result_.strides, x_.strides, cos_.strides, sin_.strides};
+    Dims outer = x_.shape;
     outer.erase(outer.begin() + static_cast<int64_t>(axis));
-    for (Shape& operand : strides) operand.erase(operand.begin() + static_cast<int64_t>(axis));
+    for (Dims& operand : strides) operand.erase(operand.begin() + static_cast<int64_t>(axis));
     axes_ = JoinedAxes(outer, strides);
     for (const LoopAxis& loop : axes_) rows_ *= loop.size;
   }
@@ -115,7 +115,7 @@ class RopeStep final : public Step {
   int64_t length_;
   bool round_;
   int64_t rows_ = 1;
-  std::vector<LoopAxis> axes_;
+  LoopAxes axes_;
 };
 
 // `value` stretched to `shape` with stride 1 along `axis`; copied when it is not so.
@@ -135,7 +135,7 @@ Result<bool> LowerRope(PlanBuilder& builder, const Node& node) {
   MW_ASSIGN_OR_RETURN(const View x, AlongAxis(builder, node, node.Arg("x"), shape, axis));
   MW_ASSIGN_OR_RETURN(const View cos, AlongAxis(builder, node, node.Arg("cos"), shape, axis));
   MW_ASSIGN_OR_RETURN(const View sin, AlongAxis(builder, node, node.Arg("sin"), shape, axis));
-  const Shape strides = IsPermutedDense(x) ? x.strides : RowStrides(shape, {node.numbers.axis});
+  const Shape strides = IsPermutedDense(x) ? Shape(x.strides) : RowStrides(shape, {node.numbers.axis});
   const View result = builder.Allocate(node.output(), &strides);
   builder.Emit(std::make_unique<RopeStep>(x, cos, sin, result, axis, node.output()->dtype() == DataType::kFp16), node,
                {x, cos, sin, result});
@@ -172,7 +172,7 @@ Result<bool> LowerGated(PlanBuilder& builder, const Node& node) {
   MW_ASSIGN_OR_RETURN(View gate, builder.FloatsOf(node.Arg("gate")));
   MW_ASSIGN_OR_RETURN(View up, builder.FloatsOf(node.Arg("up")));
   // One walk over memory needs one layout: bring both to that of the gate, or to a dense one.
-  const Shape strides = IsPermutedDense(gate) ? gate.strides : DenseStrides(gate.shape);
+  const Shape strides = IsPermutedDense(gate) ? Shape(gate.strides) : DenseStrides(gate.shape);
   for (View* operand : {&gate, &up}) {
     if (operand->strides == strides) continue;
     View copy = builder.AllocateTemporary(DataType::kFp32, operand->shape);
@@ -230,7 +230,7 @@ class BlendStep final : public Step {
     auto* sum = reinterpret_cast<float*>(frame.scratch.data());
     float* old = sum + width;
     float* bound = state_ >= 0 ? frame.state_bounds[static_cast<size_t>(state_)] : nullptr;
-    std::array<int64_t, kMaxRank> position{};
+    std::array<int64_t, kMaxAxes> position{};
     for (int64_t row = 0; row < rows_; ++row) {
       int64_t to = 0;
       int64_t keep_at = 0;
@@ -266,7 +266,7 @@ class BlendStep final : public Step {
   }
 
  private:
-  void Advance(std::array<int64_t, kMaxRank>& position) const {
+  void Advance(std::array<int64_t, kMaxAxes>& position) const {
     for (size_t i = target_.shape.size() - 1; i-- > 0;) {
       if (++position[i] < target_.shape[i]) return;
       position[i] = 0;

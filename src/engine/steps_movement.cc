@@ -30,7 +30,7 @@ class Writer {
       return;
     }
     // The rows of a large state lie on pages of their own: they are looked up together, not one after another.
-    copier_.ForEachRun(to, [](const std::byte* run, size_t) { __builtin_prefetch(run, 1); });
+    Prefetch(to);
     copier_.ForEachRun(to, [&](std::byte* run, size_t bytes) { frame.undo.Save(run, bytes); });
     copier_.Run(*frame.kernels, from, to);
     frame.counters.state_bytes_written += copier_.bytes_written();
@@ -47,6 +47,12 @@ class Writer {
     *bound = largest;
   }
   [[nodiscard]] const Copier& copier() const { return copier_; }
+  void Prefetch(const std::byte* to) const {
+    constexpr size_t kLine = 64;
+    copier_.ForEachRun(const_cast<std::byte*>(to), [](const std::byte* run, size_t bytes) {
+      for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(run + at, 1);
+    });
+  }
 
  private:
   Copier copier_;
@@ -150,15 +156,16 @@ Result<bool> LowerLastRow(PlanBuilder& builder, const Node& node) {
 
 // The parameters of slice_by_index and slice_update but for begin and end.
 struct SliceForm {
-  std::vector<int64_t> stride;
-  std::vector<bool> from_edge;
-  std::vector<bool> to_edge;
-  std::vector<bool> squeeze;
+  using Flags = InlineVector<bool, kMaxAxes>;
+  Dims stride;
+  Flags from_edge;
+  Flags to_edge;
+  Flags squeeze;
 
   explicit SliceForm(const OpContext& context) {
     const size_t rank = context.ShapeOf("x").size();
     const auto flags = [&](std::string_view name) {
-      std::vector<bool> result(rank, false);
+      Flags result(rank, false);
       const std::vector<int64_t> given = context.Ints(name);
       for (size_t i = 0; i < given.size() && i < rank; ++i) result[i] = given[i] != 0;
       return result;
@@ -329,6 +336,7 @@ Result<bool> LowerTile(PlanBuilder& builder, const Node& node) {
     builder.Bind(node.output(), BroadcastTo(view, shape));
     return true;
   }
+  if (2 * reps.size() > kMaxAxes) return false;
   const View result = builder.AllocateAs(node.output(), view.dtype);
   View from{view.root, view.offset, view.dtype, {}, {}};
   for (size_t i = 0; i < reps.size(); ++i) {
@@ -420,7 +428,21 @@ class SliceUpdateStep final : public Step {
     return Status::Ok();
   }
 
+  void Prefetch(const Frame& frame) const override {
+    if (writer_.copier().bytes_written() > kPrefetchedBytes) return;
+    int64_t offset = 0;
+    for (size_t i = 0; i < target_.shape.size(); ++i) {
+      // What is not computed yet leads astray, not outside.
+      const int64_t begin = form_.from_edge[i] ? 0 : begin_.Load(frame, i);
+      offset += std::clamp<int64_t>(begin, 0, target_.shape[i] - 1) * target_.strides[i];
+    }
+    const int64_t element = BitWidth(target_.dtype) / 8;
+    writer_.Prefetch(frame.At<std::byte>(target_, element) + offset * element);
+  }
+
  private:
+  static constexpr int64_t kPrefetchedBytes = 1 << 14;
+
   View target_;
   View update_;
   IntegerList begin_;

@@ -26,7 +26,11 @@ class LinearStep final : public Step {
     View y;
     bool round = false;
   };
-  LinearStep(View x, std::vector<Part> parts, int threads) : x_(std::move(x)), parts_(std::move(parts)) {
+  LinearStep(View x, std::vector<Part> parts, int threads) : x_(std::move(x)) {
+    for (Part& part : parts) {
+      const WeightMatrix& weight = *part.weight;
+      parts_.push_back({std::move(part), weight.view, weight.matvec, weight.matmul});
+    }
     rows_ = x_.shape[0];
     packed_ = x_.dtype != DataType::kFp32 || (x_.shape[1] > 1 && x_.strides[1] != 1);
     if (packed_) {
@@ -34,7 +38,7 @@ class LinearStep final : public Step {
       pack_bytes_ = RoundUp(static_cast<size_t>(x_.count()) * sizeof(float));
     }
     const WeightMatrix& first = *parts_.front().weight;
-    for (const Part& part : parts_) {
+    for (const PlacedPart& part : parts_) {
       const WeightMatrix& weight = *part.weight;
       kernel_bytes_ = std::max(kernel_bytes_,
                                rows_ == 1 ? kernels::MatVecScratchBytes(*weight.matvec, weight.view)
@@ -58,11 +62,11 @@ class LinearStep final : public Step {
     } else {
       x = frame.At<float>(x_);
     }
-    std::array<kernels::ProductPart, kMaxParts> parts;
+    std::array<kernels::ProductPart, kMaxProductParts> parts;
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const Part& part = parts_[i];
-      parts[i] = {part.weight->matvec, part.weight->matmul, &part.weight->view,
-                  part.bias.root >= 0 ? frame.At<float>(part.bias) : nullptr, frame.At<float>(part.y)};
+      const PlacedPart& part = parts_[i];
+      parts[i] = {part.matvec, part.matmul, &part.view, part.bias.root >= 0 ? frame.At<float>(part.bias) : nullptr,
+                  frame.At<float>(part.y)};
     }
     const std::span<uint8_t> kernel_scratch(scratch + pack_bytes_, kernel_bytes_);
     const size_t step = together_ ? parts_.size() : 1;
@@ -78,17 +82,22 @@ class LinearStep final : public Step {
       if (!parts_[i].round) continue;
       float* y = parts[i].y;
       frame.pool->ParallelFor(
-          rows_ * parts_[i].weight->view.rows,
+          rows_ * parts_[i].view.rows,
           [&](int64_t begin, int64_t end) { frame.kernels->round_to_half(y + begin, end - begin); }, int64_t{1} << 14);
     }
     return Status::Ok();
   }
 
  private:
-  static constexpr size_t kMaxParts = kMaxProductParts;
+  // What Run reads of a part, where it reads it.
+  struct PlacedPart : Part {
+    kernels::WeightView view;
+    const kernels::MatVecKernel* matvec = nullptr;
+    const kernels::MatMulKernel* matmul = nullptr;
+  };
 
   View x_;  // [rows, K]
-  std::vector<Part> parts_;
+  InlineVector<PlacedPart, kMaxProductParts> parts_;
   int64_t rows_ = 0;
   bool packed_ = false;
   bool together_ = true;
@@ -371,7 +380,7 @@ class BatchedProductStep final : public Step {
   int64_t columns_ = 0;
   int64_t depth_ = 0;
   int64_t batches_ = 1;
-  std::vector<LoopAxis> axes_;
+  LoopAxes axes_;
 };
 
 View SwapLast(const View& view) {

@@ -118,17 +118,17 @@ View BroadcastTo(const View& view, const Shape& shape) {
   return result;
 }
 
-std::vector<LoopAxis> JoinedAxes(const Shape& shape, const std::vector<Shape>& strides) {
+LoopAxes JoinedAxes(const Dims& shape, const std::vector<Dims>& strides) {
   std::vector<size_t> order;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != 1) order.push_back(i);
   }
   std::ranges::stable_sort(order,
                            [&](size_t a, size_t b) { return std::abs(strides[0][a]) > std::abs(strides[0][b]); });
-  std::vector<LoopAxis> axes;
+  LoopAxes axes;
   for (const size_t i : order) {
     LoopAxis axis{shape[i], {}};
-    for (const Shape& operand : strides) axis.strides.push_back(operand[i]);
+    for (const Dims& operand : strides) axis.strides.push_back(operand[i]);
     if (!axes.empty()) {
       LoopAxis& outer = axes.back();
       bool joins = true;
@@ -141,9 +141,10 @@ std::vector<LoopAxis> JoinedAxes(const Shape& shape, const std::vector<Shape>& s
     }
     axes.push_back(std::move(axis));
   }
-  if (axes.empty())
-    axes.push_back(
-        {shape.empty() || std::ranges::find(shape, 0) == shape.end() ? 1 : 0, std::vector<int64_t>(strides.size(), 0)});
+  if (axes.empty()) {
+    const bool nothing = std::ranges::find(shape, 0) != shape.end();
+    axes.push_back({nothing ? 0 : 1, InlineVector<int64_t, LoopAxis::kMaxOperands>(strides.size(), 0)});
+  }
   return axes;
 }
 

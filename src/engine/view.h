@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/inline_vector.h"
 #include "milwright/type.h"
 #include "ops/slice_bounds.h"
 
@@ -17,8 +18,8 @@ struct View {
   int32_t root = -1;   ///< index into Plan::roots; -1: none
   int64_t offset = 0;  ///< elements from the start of the root
   DataType dtype = DataType::kInvalid;
-  Shape shape;
-  Shape strides;
+  Dims shape;
+  Dims strides;
 
   [[nodiscard]] int64_t count() const;
   [[nodiscard]] int64_t rank() const { return static_cast<int64_t>(shape.size()); }
@@ -41,13 +42,15 @@ View BroadcastTo(const View& view, const Shape& shape);
 
 /// One axis of a walk over N operands at once.
 struct LoopAxis {
+  static constexpr size_t kMaxOperands = 4;
   int64_t size = 1;
-  std::vector<int64_t> strides;  ///< one for each operand
+  InlineVector<int64_t, kMaxOperands> strides;  ///< one for each operand
 };
+using LoopAxes = InlineVector<LoopAxis, kMaxAxes>;
 
 /// The axes of operands of one shape, outermost first, with neighbours joined wherever all operands allow. Ordered so
 /// that the first operand's strides fall. Never empty.
-std::vector<LoopAxis> JoinedAxes(const Shape& shape, const std::vector<Shape>& strides);
+LoopAxes JoinedAxes(const Dims& shape, const std::vector<Dims>& strides);
 
 }  // namespace milwright::engine
 

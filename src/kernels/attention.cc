@@ -206,6 +206,7 @@ AttentionStats Attention(const Kernels& kernels, ThreadPool& pool, const Attenti
     tile.k_half = params.k.type == DataType::kFp16;
     tile.v_half = params.v.type == DataType::kFp16;
     tile.mask_half = params.mask.type == DataType::kFp16;
+    tile.prefetch = params.queries == 1;
     tile.scratch = reinterpret_cast<float*>(memory);
     auto* ranges =
         reinterpret_cast<ColumnRange*>(memory + RoundUp(AttentionTileScratch(params.dim, params.value_dim), 16) * 4);

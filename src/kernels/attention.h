@@ -118,6 +118,7 @@ struct AttentionTile {
   int64_t v_row_stride = 0;
   bool k_half = true;  ///< fp16, else fp32
   bool v_half = true;
+  bool prefetch = false;  ///< keys and values are read once, from memory
 
   int queries = 0;                      ///< 1..kTileQueries
   const float* q[kTileQueries] = {};    ///< dim values each

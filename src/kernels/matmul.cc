@@ -16,7 +16,8 @@ int64_t RowGrain(int64_t cols) {
   return std::max(kLeastRows, kWorthAThread / std::max<int64_t>(cols, 1) / kLeastRows * kLeastRows);
 }
 
-/// Rows that are taken at a time: some 10 microseconds of reading, and a multiple of the rows that kernels run together.
+/// Rows that are taken at a time: some 10 microseconds of reading, and a multiple of the rows that kernels run
+/// together.
 int64_t RowPiece(const WeightView& view) {
   constexpr int64_t kPieceBytes = 1 << 17;
   constexpr int64_t kLeastRows = 16;

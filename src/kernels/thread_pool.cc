@@ -6,8 +6,10 @@
 namespace milwright::kernels {
 namespace {
 
-/// How long a waiter spins before it sleeps.
+/// How long a waiter spins, and how long it goes on offering its core to others before it sleeps: waking takes longer
+/// than most gaps between two regions.
 constexpr std::chrono::microseconds kSpin(40);
+constexpr std::chrono::microseconds kYield(150);
 
 void Pause() {
 #if defined(__x86_64__)
@@ -17,17 +19,19 @@ void Pause() {
 #endif
 }
 
-/// Waits until `done()` holds or the spinning time is over; says whether it holds.
+/// Waits until `done()` holds or the time for that is over; says whether it holds.
 template <typename Done>
-bool SpinUntil(Done done) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
+bool WaitAwake(Done done) {
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
     for (int i = 0; i < 16; ++i) {
       if (done()) return true;
       Pause();
     }
-  } while (std::chrono::steady_clock::now() < deadline);
-  return done();
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > kYield) return done();
+    if (waited > kSpin) std::this_thread::yield();
+  }
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ void ThreadPool::RunRegion(Region region) {
     pending_.fetch_sub(1, std::memory_order_acq_rel);
   }
   const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  while (!finished() && !SpinUntil(finished)) {
+  while (!finished() && !WaitAwake(finished)) {
     const int32_t pending = pending_.load(std::memory_order_acquire);
     if (pending != 0) pending_.wait(pending, std::memory_order_acquire);
   }
@@ -90,7 +94,7 @@ void ThreadPool::WorkerLoop(int thread) {
   uint32_t seen = 0;
   while (true) {
     const auto changed = [this, seen] { return epoch_.load(std::memory_order_acquire) != seen; };
-    if (!changed() && !SpinUntil(changed)) epoch_.wait(seen, std::memory_order_acquire);
+    if (!changed() && !WaitAwake(changed)) epoch_.wait(seen, std::memory_order_acquire);
     seen = epoch_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
     if (!Claim(thread, seen)) continue;

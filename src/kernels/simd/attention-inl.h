@@ -79,10 +79,27 @@ class AttentionRun {
     return V::LoadN(static_cast<const float*>(data) + index, n);
   }
 
+  /// Asks for the values of kColumns columns, which are read when their weights are known, and for keys that come soon.
+  void PrefetchColumns(int64_t first) const {
+    constexpr int64_t kAhead = 4 * kColumns;
+    constexpr int64_t kLine = 64;
+    const auto rows = [](const void* data, int64_t index, int64_t stride, int64_t width, int64_t element) {
+      const char* row = static_cast<const char*>(data) + index * stride * element;
+      for (int c = 0; c < kColumns; ++c, row += stride * element) {
+        for (int64_t at = 0; at < width * element; at += kLine) __builtin_prefetch(row + at);
+      }
+    };
+    rows(tile_.v, first, tile_.v_row_stride, tile_.value_dim, kHalfValues ? 2 : 4);
+    rows(tile_.k, first + kAhead, tile_.k_row_stride, tile_.dim, kHalfKeys ? 2 : 4);
+  }
+
   template <int kRows>
   void Columns(int64_t first, int64_t count) {
     int64_t c = 0;
-    for (; c + kColumns <= count; c += kColumns) Scores<kRows, kColumns>(first + c, scores_ + c);
+    for (; c + kColumns <= count; c += kColumns) {
+      if (tile_.prefetch) PrefetchColumns(first + c);
+      Scores<kRows, kColumns>(first + c, scores_ + c);
+    }
     for (; c < count; ++c) Scores<kRows, 1>(first + c, scores_ + c);
     bool any = false;
     MW_UNROLL for (int r = 0; r < kRows; ++r) any = Weights(r, first, count) || any;
