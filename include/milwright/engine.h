@@ -103,9 +103,9 @@ class Engine {
 
   [[nodiscard]] EngineCounters counters() const;
   [[nodiscard]] WeightCounts weight_counts() const;
-  /// Starts to time every step (which costs a little), or stops.
+  /// Starts to time every step anew (which costs a little), or stops.
   void SetProfiling(bool on);
-  /// The steps of every plan used while profiling, in order.
+  /// The steps of every plan used since profiling began, in order.
   [[nodiscard]] std::vector<ProfileEntry> Profile() const;
 
  private:

@@ -159,7 +159,18 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 int Engine::threads() const { return impl_->pool.threads(); }
 std::string_view Engine::kernels() const { return impl_->kernels.name; }
 WeightCounts Engine::weight_counts() const { return impl_->weights.counts(); }
-void Engine::SetProfiling(bool on) { impl_->profiling = on; }
+
+void Engine::SetProfiling(bool on) {
+  if (on && !impl_->profiling) {
+    const std::lock_guard lock(impl_->mutex);
+    for (auto& [key, compiled] : impl_->plans) {
+      const std::lock_guard plan_lock(compiled->mutex);
+      std::ranges::fill(compiled->seconds, 0.0);
+      compiled->profiled_runs = 0;
+    }
+  }
+  impl_->profiling = on;
+}
 
 EngineCounters Engine::counters() const {
   const std::lock_guard lock(impl_->mutex);
@@ -262,15 +273,16 @@ Status Engine::Impl::BindFrame(const Plan& plan, Frame& frame, const PreparedCal
 
 Status Engine::Impl::Run(Compiled& compiled, Frame& frame) {
   const auto& steps = compiled.plan->steps;
-  std::vector<double> seconds(profiling ? steps.size() : 0);
+  const bool timed = profiling;
+  std::vector<double> seconds(timed ? steps.size() : 0);
   for (size_t i = 0; i < steps.size(); ++i) {
-    const auto start = profiling ? Clock::now() : Clock::time_point();
+    const auto start = timed ? Clock::now() : Clock::time_point();
     if (const Status status = steps[i].step->Run(frame); !status.ok())
       return status.WithContext(OperationPath(*steps[i].info.op));
     if (steps[i].long_) PrefetchSteps(std::span(steps).subspan(i + 1), frame);
-    if (profiling) seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
+    if (timed) seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  if (!profiling) return Status::Ok();
+  if (!timed) return Status::Ok();
   const std::lock_guard lock(compiled.mutex);
   for (size_t i = 0; i < steps.size(); ++i) compiled.seconds[i] += seconds[i];
   ++compiled.profiled_runs;
