@@ -4,7 +4,6 @@
 #include <random>
 
 #include "analysis/weight_report.h"
-#include "compress/kmeans.h"
 #include "exec/interpreter.h"
 #include "milwright/half.h"
 #include "support/small_model.h"
@@ -14,64 +13,6 @@ namespace {
 
 using testing::Halves;
 using testing::MakeSpec;
-
-// The optimum by dynamic programming over all points: O(k n^2), for small n.
-double BestError(std::vector<float> values, int k) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  std::vector<std::vector<double>> best(static_cast<size_t>(k) + 1, std::vector<double>(n + 1, INFINITY));
-  best[0][0] = 0;
-  for (size_t c = 1; c <= static_cast<size_t>(k); ++c) {
-    for (size_t end = 0; end <= n; ++end) {
-      best[c][end] = best[c - 1][end];
-      double sum = 0;
-      double squares = 0;
-      for (size_t start = end; start-- > 0;) {
-        sum += values[start];
-        squares += static_cast<double>(values[start]) * values[start];
-        const auto count = static_cast<double>(end - start);
-        best[c][end] = std::min(best[c][end], best[c - 1][start] + squares - sum * sum / count);
-      }
-    }
-  }
-  return best[static_cast<size_t>(k)][n];
-}
-
-TEST(KMeans, IsOptimalOnSmallSets) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  for (const int k : {1, 2, 3, 4, 8, 16}) {
-    for (const size_t n : {1U, 2U, 7U, 40U, 200U}) {
-      std::vector<float> values(n);
-      for (float& value : values) value = RoundToHalf(normal(random));
-      const double optimum = BestError(values, k);
-      std::vector<float> scratch = values;
-      EXPECT_NEAR(ClusterError(values, KMeans1d(scratch, k)), optimum, 1e-9 + 1e-6 * optimum) << k << " " << n;
-    }
-  }
-}
-
-// Beyond 512 different values the start is approximate; the exact optimum here is that of a set small enough to check.
-TEST(KMeans, IsWithinATenthOfAPercentOnLargeSets) {
-  std::mt19937 random(6);
-  const auto draw = [&random](int shape) {
-    std::normal_distribution<double> normal;
-    const double x = normal(random);
-    if (shape == 0) return static_cast<float>(x);
-    if (shape == 1) return static_cast<float>(x * x * x);                                         // heavy tails
-    if (shape == 2) return static_cast<float>(std::copysign(1.0, x) * 3 + 0.1 * normal(random));  // two modes
-    return static_cast<float>(std::exp(x));
-  };
-  for (int shape = 0; shape < 4; ++shape) {
-    for (const int k : {2, 4, 16}) {
-      std::vector<float> values(3000);
-      for (float& value : values) value = draw(shape);
-      const double optimum = BestError(values, k);
-      std::vector<float> scratch = values;
-      EXPECT_LE(ClusterError(values, KMeans1d(scratch, k)), optimum * 1.001) << "shape " << shape << " k " << k;
-    }
-  }
-}
 
 ModelSpec OneLinear(const Tensor& weight) {
   return MakeSpec([&weight](Function& f, Builder& b) {
