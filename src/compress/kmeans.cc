@@ -8,12 +8,15 @@
 #include <numeric>
 #include <utility>
 
+#include "compress/ordered_bits.h"
 #include "compress/partition.h"
 
 namespace milwright {
 namespace {
 
 using compress::BestPartition;
+using compress::FromOrderedBits;
+using compress::OrderedBits;
 using compress::Partition;
 using compress::PrefixSums;
 using compress::Sums;
@@ -104,6 +107,17 @@ Partition Split(std::span<const float> values, std::span<const Sums> sums, int k
   return SplitAt(sums, all, k, price);
 }
 
+// Means of runs of points whose middle value is `reference`.
+std::vector<float> Centers(std::span<const Sums> sums, std::span<const uint32_t> bounds, double reference) {
+  std::vector<float> centers;
+  for (size_t c = 0; c + 1 < bounds.size(); ++c) {
+    const Sums& begin = sums[bounds[c]];
+    const Sums& end = sums[bounds[c + 1]];
+    centers.push_back(static_cast<float>(reference + (end.values - begin.values) / (end.weight - begin.weight)));
+  }
+  return centers;
+}
+
 // Sorts by the bit patterns, made to order like the values, in three passes of eleven bits.
 void SortFloats(std::vector<float>& values) {
   constexpr size_t kFew = 512;
@@ -111,7 +125,6 @@ void SortFloats(std::vector<float>& values) {
     std::ranges::sort(values);
     return;
   }
-  constexpr uint32_t kSign = 1U << 31U;
   constexpr std::array<uint32_t, 3> kShifts = {0, 11, 22};
   constexpr uint32_t kDigits = 1U << 11U;
   std::array<std::vector<uint32_t>, kShifts.size()> starts;
@@ -119,8 +132,7 @@ void SortFloats(std::vector<float>& values) {
   std::vector<uint32_t> keys(values.size());
   std::vector<uint32_t> sorted(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto bits = std::bit_cast<uint32_t>(values[i]);
-    keys[i] = (bits & kSign) != 0 ? ~bits : bits | kSign;
+    keys[i] = OrderedBits(values[i]);
     for (size_t pass = 0; pass < kShifts.size(); ++pass) ++starts[pass][keys[i] >> kShifts[pass] & (kDigits - 1)];
   }
   for (size_t pass = 0; pass < kShifts.size(); ++pass) {
@@ -129,9 +141,7 @@ void SortFloats(std::vector<float>& values) {
     for (const uint32_t key : keys) sorted[starts[pass][key >> kShifts[pass] & (kDigits - 1)]++] = key;
     std::swap(keys, sorted);
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = std::bit_cast<float>((keys[i] & kSign) != 0 ? keys[i] & ~kSign : ~keys[i]);
-  }
+  for (size_t i = 0; i < values.size(); ++i) values[i] = FromOrderedBits(keys[i]);
 }
 
 }  // namespace
@@ -153,15 +163,16 @@ std::vector<float> KMeans1d(std::vector<float>& values, int k) {
 std::vector<float> KMeans1d(std::span<const float> values, std::span<const uint32_t> counts, int k) {
   if (values.size() <= static_cast<size_t>(k)) return {values.begin(), values.end()};
   const std::vector<Sums> sums = PrefixSums(values, counts);
-  const std::vector<uint32_t> bounds = Split(values, sums, k).bounds;
-  const double reference = values[values.size() / 2];
-  std::vector<float> centers;
-  for (size_t c = 0; c + 1 < bounds.size(); ++c) {
-    const Sums& begin = sums[bounds[c]];
-    const Sums& end = sums[bounds[c + 1]];
-    centers.push_back(static_cast<float>(reference + (end.values - begin.values) / (end.weight - begin.weight)));
-  }
-  return centers;
+  return Centers(sums, Split(values, sums, k).bounds, values[values.size() / 2]);
+}
+
+Clusters OptimalClusters(std::span<const double> values, std::span<const double> weights, int k) {
+  if (values.size() <= static_cast<size_t>(k)) return {{values.begin(), values.end()}, 0};
+  const std::vector<Sums> sums = PrefixSums(values, weights);
+  const double range = values.back() - values.front();
+  const double price = sums.back().weight - sums.front().weight;
+  const Partition best = BestPartition(sums, static_cast<size_t>(k), price * range * range / (6.0 * k * k * k));
+  return {Centers(sums, best.bounds, values[values.size() / 2]), best.cost};
 }
 
 std::vector<float> Middles(std::span<const float> centers) {

