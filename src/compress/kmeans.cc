@@ -29,7 +29,8 @@ constexpr std::array<double, 2> kTolerances = {0.064, 0.001};
 constexpr size_t kFewPoints = 768;
 
 // The cost of the best k clusters of a smooth density (Panter and Dite 1951), which is taken from parts of the points.
-double SmoothCost(std::span<const float> values, std::span<const Sums> sums, int k) {
+template <typename Value>
+double SmoothCost(std::span<const Value> values, std::span<const Sums> sums, int k) {
   constexpr size_t kParts = 128;
   const size_t parts = std::min(kParts, values.size() - 1);
   double root = 0;
@@ -166,13 +167,12 @@ std::vector<float> KMeans1d(std::span<const float> values, std::span<const uint3
   return Centers(sums, Split(values, sums, k).bounds, values[values.size() / 2]);
 }
 
-Clusters OptimalClusters(std::span<const double> values, std::span<const double> weights, int k) {
-  if (values.size() <= static_cast<size_t>(k)) return {{values.begin(), values.end()}, 0};
+Clusters OptimalClusters(std::span<const double> values, std::span<const double> weights, int k, double price) {
+  if (values.size() <= static_cast<size_t>(k)) return {{values.begin(), values.end()}, 0, price};
   const std::vector<Sums> sums = PrefixSums(values, weights);
-  const double range = values.back() - values.front();
-  const double price = sums.back().weight - sums.front().weight;
-  const Partition best = BestPartition(sums, static_cast<size_t>(k), price * range * range / (6.0 * k * k * k));
-  return {Centers(sums, best.bounds, values[values.size() / 2]), best.cost};
+  if (price == 0) price = 2 * SmoothCost(values, sums, k) / k;
+  const Partition best = BestPartition(sums, static_cast<size_t>(k), price);
+  return {Centers(sums, best.bounds, values[values.size() / 2]), best.cost, best.price};
 }
 
 std::vector<float> Middles(std::span<const float> centers) {

@@ -55,10 +55,12 @@ class Counter {
 
   // The clusters of the bins as they are divided now.
   std::vector<float> Run(int k) {
+    double price = 0;
     for (int pass = 1;; ++pass) {
       Count();
       CollectPoints();
-      const Clusters clusters = OptimalClusters(values_, weights_, k);
+      const Clusters clusters = OptimalClusters(values_, weights_, k, price);
+      price = clusters.price;
       const double limit =
           clusters.cost > 0 ? 2 * kTolerance / (1 + kTolerance) * clusters.cost / (highest_ - lowest_) : 0;
       if (pass == kMostPasses || !Divide(limit)) return clusters.centers;
