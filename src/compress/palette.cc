@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 #include "compress/elements.h"
@@ -223,19 +222,13 @@ class PaletteCoder {
 
   // Adds up what threads count by themselves: whole numbers, whose sum does not depend on who counted what.
   void CountWhole(size_t pieces, HalfCounts& counts) {
-    std::mutex mutex;
-    std::atomic<size_t> next = 0;
-    pool_.Run([&](int /*thread*/) {
-      size_t piece = next++;
-      if (piece >= pieces) return;
-      HalfCounts mine;
-      for (; piece < pieces; piece = next++) {
-        const size_t begin = piece * kPiece;
-        mine.Add(weight_.halves().subspan(begin, std::min(kPiece, length_ - begin)));
-      }
-      const std::scoped_lock lock(mutex);
-      counts.Add(mine);
-    });
+    CountPieces<HalfCounts>(
+        pool_, pieces,
+        [&](size_t piece, HalfCounts& own) {
+          const size_t begin = piece * kPiece;
+          own.Add(weight_.halves().subspan(begin, std::min(kPiece, length_ - begin)));
+        },
+        [&](const HalfCounts& own) { counts.Add(own); });
   }
 
   std::vector<float> FitCounted(Scratch& scratch) const {

@@ -76,23 +76,17 @@ class Counter {
       bins += stem.parts;
     }
     const size_t pieces = (size_ + kPiece - 1) / kPiece;
-    std::vector<std::vector<Bin>> counted(static_cast<size_t>(std::min(pool_.threads(), kCountingThreads)));
-    std::atomic<size_t> next = 0;
-    pool_.Run([&](int thread) {
-      if (static_cast<size_t>(thread) >= counted.size()) return;
-      std::vector<Bin>& mine = counted[static_cast<size_t>(thread)];
-      for (size_t piece = next++; piece < pieces; piece = next++) {
-        mine.resize(bins);
-        CountPiece(piece * kPiece, std::min((piece + 1) * kPiece, size_), mine);
-      }
-    });
-    for (std::vector<Bin>& part : counted) {
-      if (bins_.empty()) {
-        bins_.swap(part);
-      } else {
-        for (size_t i = 0; i < part.size(); ++i) bins_[i].Add(part[i]);
-      }
-    }
+    CountPieces<std::vector<Bin>>(
+        pool_, pieces,
+        [&](size_t piece, std::vector<Bin>& own) {
+          own.resize(bins);
+          CountPiece(piece * kPiece, std::min((piece + 1) * kPiece, size_), own);
+        },
+        [&](std::vector<Bin>& own) {
+          if (bins_.empty()) return bins_.swap(own);
+          for (size_t i = 0; i < bins; ++i) bins_[i].Add(own[i]);
+        },
+        kCountingThreads);
   }
 
   void CountPiece(size_t begin, size_t end, std::vector<Bin>& bins) const {

@@ -173,6 +173,35 @@ TEST(Compress, SpecialValuesHaveDefinedResults) {
   }
 }
 
+// Equal magnitudes in several pieces of the work: the first of them go, as many as are wanted.
+TEST(Compress, PruningDropsTheSmallestAndOfEqualsTheFirst) {
+  const Shape shape = {300, 1000};
+  std::vector<float> values(300000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = (i % 2 == 0 ? 1.0F : -1.0F) * static_cast<float>(i * 7 % 4);
+  for (const DataType dtype : {DataType::kFp16, DataType::kFp32}) {
+    const Tensor weight = *Tensor::FromFloats({dtype, shape}, values);
+    for (const int threads : {1, 3}) {
+      // A quarter each is 0, 1, 2 and 3.
+      const auto pruned =
+          CompressTensor(weight, *ParseCompression("sparse:0.6"), {.decoded = true, .threads = threads});
+      ASSERT_OK(pruned);
+      size_t twos = 0;
+      size_t kept = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const bool goes = std::abs(values[i]) < 2 || (std::abs(values[i]) == 2 && twos++ < 30000);
+        ASSERT_EQ(pruned->decoded[i], goes ? 0.0F : values[i]) << i;
+        if (goes) continue;
+        ASSERT_EQ(pruned->parts[1].tensor.GetDouble(static_cast<int64_t>(kept++)), values[i]);
+      }
+      EXPECT_EQ(pruned->parts[1].tensor.size(), static_cast<int64_t>(kept));
+      EXPECT_EQ(kept, 120000U);
+    }
+  }
+  const auto nothing = CompressTensor(*Tensor::Zeros({DataType::kFp16, shape}), *ParseCompression("sparse:0.5"));
+  ASSERT_OK(nothing);
+  EXPECT_EQ(nothing->parts[1].tensor.size(), 0);
+}
+
 TEST(Compress, WhatDoesNotFitStaysAndIsSaid) {
   ModelSpec spec = OneLinear(RandomWeight({32, 60}));
   CompressOptions options;
