@@ -104,6 +104,22 @@ class PriceSearch {
  public:
   PriceSearch(std::span<const Sums> places, size_t k) : places_(places), k_(k), solver_(places) {}
 
+  // The split into one run, the best whatever the price from some price on.
+  [[nodiscard]] Partition Whole() const {
+    Partition whole{{0, static_cast<uint32_t>(places_.size() - 1)}, 0, std::numeric_limits<double>::infinity()};
+    whole.cost = CostOf(whole.bounds);
+    return whole;
+  }
+
+  // The split into as many runs as there can be, the best for nothing.
+  [[nodiscard]] Partition Pieces() const {
+    Partition pieces{std::vector<uint32_t>(places_.size()), 0, 0};
+    std::iota(pieces.bounds.begin(), pieces.bounds.end(), 0U);
+    pieces.cost = CostOf(pieces.bounds);
+    return pieces;
+  }
+
+  // For more than one run, and fewer than there can be.
   Partition Run(double price) {
     bool on_line = false;
     while (true) {
@@ -113,8 +129,9 @@ class PriceSearch {
       if (on_line && (runs >= Runs(*many_) || runs <= Runs(*few_))) return Join(price);
       std::optional<Partition>& end = runs > k_ ? many_ : few_;
       // Where a try comes no nearer, one at the line's price does, or there is no nearer one.
-      on_line = end && (runs > k_ ? runs >= Runs(*end) : runs <= Runs(*end));
-      if (!end || !on_line || runs == Runs(*end)) end = std::move(found);
+      const bool no_nearer = end && (runs > k_ ? runs >= Runs(*end) : runs <= Runs(*end));
+      if (!no_nearer || runs == Runs(*end)) end = std::move(found);
+      on_line = no_nearer && few_ && many_;
       price = on_line ? LinePrice() : NextPrice(price);
     }
   }
@@ -139,12 +156,14 @@ class PriceSearch {
   // of the two splits at hand.
   double NextPrice(double price) {
     const auto k = static_cast<double>(k_);
+    if (!many_ && price == 0) many_ = Pieces();
     if (!few_ || !many_) {
       const Partition& end = few_ ? *few_ : *many_;
       const double runs = static_cast<double>(Runs(end)) / k;
-      double change = 2 * end.cost * runs * runs / k / price;
-      if (few_ ? !(change < 1) : !(change > 1)) change = few_ ? 0.5 : 2;
-      return price * std::pow(change, std::exchange(reach_, 2 * reach_));
+      const double change = 2 * end.cost * runs * runs / k / price;
+      // By the law, prices 3 / k apart give different numbers of runs: no smaller steps than a third of that.
+      const double step = few_ ? std::min(1 - 1 / k, change) : std::max(1 + 1 / k, change);
+      return price * std::pow(step, std::exchange(reach_, 2 * reach_));
     }
     if (many_->cost > 0 && few_->cost > many_->cost) {
       const auto few = static_cast<double>(Runs(*few_));
@@ -157,15 +176,6 @@ class PriceSearch {
 
   // The price that makes both ends equal. Costs are convex: what is best for it lies between them or is as good.
   double LinePrice() {
-    if (!few_) {
-      few_ = Partition{{0, static_cast<uint32_t>(places_.size() - 1)}, 0, std::numeric_limits<double>::infinity()};
-      few_->cost = CostOf(few_->bounds);
-    }
-    if (!many_) {
-      many_ = Partition{std::vector<uint32_t>(places_.size()), 0, 0};
-      std::iota(many_->bounds.begin(), many_->bounds.end(), 0U);
-      many_->cost = CostOf(many_->bounds);
-    }
     return std::max(0.0, few_->cost - many_->cost) / static_cast<double>(Runs(*many_) - Runs(*few_));
   }
 
@@ -200,11 +210,10 @@ double RunCost(const Sums& begin, const Sums& end) {
 }
 
 Partition BestPartition(std::span<const Sums> places, size_t k, double price) {
-  if (k == 1) {
-    const std::vector<uint32_t> whole = {0, static_cast<uint32_t>(places.size() - 1)};
-    return {whole, RunCost(places.front(), places.back()), price};
-  }
-  return PriceSearch(places, k).Run(price);
+  PriceSearch search(places, k);
+  if (k == 1) return search.Whole();
+  if (k + 1 == places.size()) return search.Pieces();
+  return search.Run(price);
 }
 
 }  // namespace milwright::compress

@@ -45,18 +45,18 @@ double RunCost(const Sums& begin, const Sums& end);
 struct Partition {
   std::vector<uint32_t> bounds;  ///< k + 1 places, the first and last included
   double cost = 0;
-  double price = 0;  ///< about what one more run would save
+  double price = 0;  ///< about what one more run would save, where k is neither one nor all
 };
 
-/// The split at `places` (ascending, more than k, of positive weight between any two) into exactly `k` runs with the
-/// least sum of RunCosts; optimal up to the rounding of doubles.
+/// The split at `places` (ascending, of positive weight between any two, more than k) into exactly `k` > 0 runs with
+/// the least sum of RunCosts; optimal up to the rounding of doubles.
 ///
 /// Run costs are concave Monge: w(a,c) + w(b,d) <= w(a,d) + w(b,c) for a <= b <= c <= d. So the least cost is convex in
 /// the number of runs, and the split into any number that costs least with a price on each run is the best split into
 /// as many as it has (Aggarwal, Schieber, Tokuyama 1994). The price is searched for; each try is one pass over the
 /// places. Where the least cost is straight around k, no price gives k runs: two best splits for the same price, into
 /// more and fewer runs, are then joined at a run of one that lies in a run of the other, which is a best split too.
-/// `price` is where the search starts: RunCosts over k, about.
+/// `price`, above 0, is where the search starts: twice the cost over k, about.
 Partition BestPartition(std::span<const Sums> places, size_t k, double price);
 
 }  // namespace milwright::compress
