@@ -20,9 +20,9 @@ using ReadValues = std::function<void(size_t begin, std::span<float> out)>;
 /// Values are counted in bins, first by the upper 16 bits of a float, then in as many equal parts of each such bin as
 /// it takes: the best split of the bins, each as a point at its exact mean, costs within 0.1 % of the least for the
 /// values (by the bound in kmeans.cc, from the weight and the width that each bin turned out to have), unless that
-/// takes more than 2^19 bins, which then are as fine as that number allows: a range of 10^5 standard deviations or
-/// more. Bins are counts and whole numbers, so that the result does not depend on the number of threads. 8 MB for each
-/// of up to four threads that count, and 40 MB at the most for the split.
+/// takes more than five passes or 2^19 bins, which are as fine as that allows then: a range of 10^5 standard
+/// deviations, say. Bins are counts and whole numbers, so that the result does not depend on the number of threads. 8
+/// MB for each of up to four threads that count, and some 40 MB at the most for the split.
 std::vector<float> StreamedKMeans1d(kernels::ThreadPool& pool, size_t size, const ReadValues& read, int k);
 
 }  // namespace milwright::compress
