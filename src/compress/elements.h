@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -67,6 +68,23 @@ void ForEachPiece(kernels::ThreadPool& pool, size_t pieces, Work&& work) {
   std::atomic<size_t> next = 0;
   pool.Run([&](int /*thread*/) {
     for (size_t piece = next++; piece < pieces; piece = next++) work(piece);
+  });
+}
+
+/// The same for work that counts: calls `work(piece, own)` with an Own that a thread makes for all the pieces it takes,
+/// then `add(own)` for each Own, one at a time. No more than `most` threads take part, nor Owns exist.
+template <typename Own, typename Work, typename Add>
+void CountPieces(kernels::ThreadPool& pool, size_t pieces, Work&& work, Add&& add, int most = 64) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  pool.Run([&](int thread) {
+    if (thread >= most) return;
+    size_t piece = next++;
+    if (piece >= pieces) return;
+    Own own{};
+    for (; piece < pieces; piece = next++) work(piece, own);
+    const std::scoped_lock lock(mutex);
+    add(own);
   });
 }
 

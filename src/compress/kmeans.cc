@@ -5,197 +5,119 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
+
+#include "compress/ordered_bits.h"
+#include "compress/partition.h"
 
 namespace milwright {
 namespace {
 
-// Up to so many points are split into k runs exactly; more go into half as many bins, or up to twice that.
-size_t ExactPoints(int k) { return static_cast<size_t>(std::clamp(32 * k, 512, 2048)); }
+using compress::BestPartition;
+using compress::FromOrderedBits;
+using compress::OrderedBits;
+using compress::Partition;
+using compress::PrefixSums;
+using compress::Sums;
 
-// Weighted points with prefix sums: mean and gain of any run of them in constant time. Sums are taken around a value
-// in range: no cancellation for tight clusters far from 0.
-class Points {
- public:
-  Points(size_t capacity, double reference) : reference_(reference) {
-    weights_.reserve(capacity + 1);
-    sums_.reserve(capacity + 1);
-    weights_.push_back(0);
-    sums_.push_back(0);
-  }
-  void Add(double value, double weight) {
-    weights_.push_back(weights_.back() + weight);
-    sums_.push_back(sums_.back() + weight * (value - reference_));
-  }
-  [[nodiscard]] size_t size() const { return weights_.size() - 1; }
-  // By how much one centre for a run that is not empty lowers the sum of squares around the reference.
-  [[nodiscard]] double Gain(size_t begin, size_t end) const {
-    const double sum = sums_[end] - sums_[begin];
-    return sum * sum / (weights_[end] - weights_[begin]);
-  }
-  [[nodiscard]] double Weight(size_t begin, size_t end) const { return weights_[end] - weights_[begin]; }
-  [[nodiscard]] double Mean(size_t begin, size_t end) const {
-    return reference_ + (sums_[end] - sums_[begin]) / Weight(begin, end);
-  }
+// How much costlier than the best the splits at bins are: first one that tells the cost and the price, then one that is
+// good enough. Where that would take bins for most of the points, the points themselves serve.
+constexpr std::array<double, 2> kTolerances = {0.064, 0.001};
 
- private:
-  double reference_;
-  std::vector<double> weights_;
-  std::vector<double> sums_;
-};
+// Up to so many points, putting them into bins first does not pay.
+constexpr size_t kFewPoints = 768;
 
-// The best split of points [0, n) into k runs, none empty (k <= n), by divide and conquer: the best last cut grows with
-// n (Wu 1991).
-class Optimal {
- public:
-  Optimal(const Points& points, int k)
-      : points_(points),
-        n_(points.size()),
-        k_(static_cast<size_t>(k)),
-        previous_(n_ + 1),
-        current_(n_ + 1),
-        cuts_(k_ * (n_ + 1)) {}
-
-  std::vector<size_t> Cuts() {
-    for (size_t end = 1; end <= n_; ++end) previous_[end] = points_.Gain(0, end);
-    for (size_t cluster = 1; cluster < k_; ++cluster) {
-      Fill(cuts_.data() + cluster * (n_ + 1), cluster + 1, n_, cluster, n_ - 1);
-      std::swap(previous_, current_);
-    }
-    std::vector<size_t> ends(k_ + 1, n_);
-    ends[0] = 0;
-    for (size_t cluster = k_ - 1; cluster > 0; --cluster) {
-      ends[cluster] = cuts_[cluster * (n_ + 1) + ends[cluster + 1]];
-    }
-    return ends;
+// The cost of the best k clusters of a smooth density (Panter and Dite 1951), which is taken from parts of the points.
+template <typename Value>
+double SmoothCost(std::span<const Value> values, std::span<const Sums> sums, int k) {
+  constexpr size_t kParts = 128;
+  const size_t parts = std::min(kParts, values.size() - 1);
+  double root = 0;
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t begin = part * (values.size() - 1) / parts;
+    const size_t end = (part + 1) * (values.size() - 1) / parts;
+    const double width = static_cast<double>(values[end]) - values[begin];
+    root += std::cbrt((sums[end].weight - sums[begin].weight) * width * width);
   }
-
- private:
-  // Finds the last cuts of the prefixes that end in [low, high], which lie in [from, to].
-  void Fill(uint32_t* cut, size_t low, size_t high, size_t from, size_t to) {
-    if (low > high) return;
-    const size_t middle = (low + high) / 2;
-    size_t best = from;
-    double most = -1;
-    for (size_t split = from; split <= std::min(middle - 1, to); ++split) {
-      const double gain = previous_[split] + points_.Gain(split, middle);
-      if (gain > most) {
-        most = gain;
-        best = split;
-      }
-    }
-    current_[middle] = most;
-    cut[middle] = static_cast<uint32_t>(best);
-    if (middle > low) Fill(cut, low, middle - 1, from, best);
-    Fill(cut, middle + 1, high, best, to);
-  }
-
-  const Points& points_;
-  size_t n_;
-  size_t k_;
-  std::vector<double> previous_;
-  std::vector<double> current_;
-  std::vector<uint32_t> cuts_;
-};
-
-// The optimum of `values` put into bins, as bounds of runs of `values`. A bin ends when it holds its share of the
-// points or spans its share of the range, so that neither a dense middle nor a gap between two modes is smeared.
-std::vector<size_t> BinnedCuts(std::span<const float> values, const Points& exact, int k) {
-  const size_t bins = ExactPoints(k) / 2;
-  const size_t most = values.size() / bins + 1;
-  const double widest = (static_cast<double>(values.back()) - values.front()) / static_cast<double>(bins);
-  Points binned(2 * bins + 2, exact.Mean(0, values.size()));
-  std::vector<size_t> starts;
-  for (size_t begin = 0; begin < values.size();) {
-    size_t end = begin + 1;
-    const double last = values[begin] + widest;
-    while (end < values.size() && end - begin < most && values[end] <= last) ++end;
-    starts.push_back(begin);
-    binned.Add(exact.Mean(begin, end), exact.Weight(begin, end));
-    begin = end;
-  }
-  starts.push_back(values.size());
-  std::vector<size_t> bounds;
-  for (const size_t cut : Optimal(binned, k).Cuts()) bounds.push_back(starts[cut]);
-  return bounds;
+  return root * root * root / (12.0 * k * k);
 }
 
-// Moves the cuts of a split to places nearby, all at once: a dynamic program over a few places for each cut, which are
-// a step apart, again and again while the split gets better, then with smaller steps.
-class Refiner {
- public:
-  Refiner(const Points& points, std::vector<size_t>& bounds)
-      : points_(points), bounds_(bounds), steps_((bounds.size() - 1) * kPlaces) {}
+// Starts of bins of neighbours, and the end of the last. Of a bin of several values, weight times width is at most
+// `limit`.
+std::vector<uint32_t> Bins(std::span<const float> values, std::span<const Sums> sums, double limit) {
+  std::vector<uint32_t> starts;
+  for (uint32_t begin = 0; begin < values.size();) {
+    starts.push_back(begin);
+    uint32_t end = begin + 1;
+    const double first = values[begin];
+    const double weight = sums[begin].weight;
+    while (end < values.size() && (sums[end + 1].weight - weight) * (values[end] - first) <= limit) ++end;
+    begin = end;
+  }
+  starts.push_back(static_cast<uint32_t>(values.size()));
+  return starts;
+}
 
-  void Run(size_t step) {
-    for (step = std::max<size_t>(step, 1);; step /= 2) {
-      for (int pass = 0; pass < kMaxPasses && Pass(step); ++pass) {
-      }
-      if (step == 1) return;
+// The best split of the points whose bounds are among `places`.
+Partition SplitAt(std::span<const Sums> sums, std::span<const uint32_t> places, int k, double price) {
+  std::vector<Sums> chosen(places.size());
+  for (size_t i = 0; i < places.size(); ++i) chosen[i] = sums[places[i]];
+  Partition partition = BestPartition(chosen, static_cast<size_t>(k), price);
+  for (uint32_t& bound : partition.bounds) bound = places[bound];
+  return partition;
+}
+
+// Moves the bounds of a split at bins to places within the bins around them, all at once.
+Partition Refine(std::span<const Sums> sums, std::span<const uint32_t> bins, const Partition& coarse) {
+  std::vector<uint32_t> places;
+  for (const uint32_t bound : coarse.bounds) {
+    const size_t bin = static_cast<size_t>(std::ranges::lower_bound(bins, bound) - bins.begin());
+    const uint32_t from = bins[bin - std::min<size_t>(bin, 1)];
+    const uint32_t to = bins[std::min(bin + 1, bins.size() - 1)];
+    for (uint32_t place = places.empty() ? from : std::max(from, places.back() + 1); place <= to; ++place) {
+      places.push_back(place);
     }
   }
+  return SplitAt(sums, places, static_cast<int>(coarse.bounds.size() - 1), coarse.price);
+}
 
- private:
-  static constexpr size_t kReach = 2;
-  static constexpr size_t kPlaces = 2 * kReach + 1;
-  static constexpr int kMaxPasses = 50;
-
-  struct Step {
-    size_t place = 0;
-    double gain = -1;  ///< of the best split up to here; negative where there is none
-    size_t before = 0;
-  };
-
-  // Whether any cut moved.
-  bool Pass(size_t step) {
-    const size_t k = bounds_.size() - 1;
-    const size_t n = points_.size();
-    for (size_t c = 1; c < k; ++c) {
-      for (size_t j = 0; j < kPlaces; ++j) {
-        Step& to = steps_[c * kPlaces + j];
-        to = Step();
-        to.place = bounds_[c] + j * step - kReach * step;  // below 0 wraps to beyond n
-        if (to.place >= n || to.place == 0) continue;
-        if (c == 1) {
-          to.gain = points_.Gain(0, to.place);
-          continue;
-        }
-        for (size_t i = 0; i < kPlaces; ++i) {
-          const Step& from = steps_[(c - 1) * kPlaces + i];
-          if (from.gain < 0 || from.place >= to.place) continue;
-          const double gain = from.gain + points_.Gain(from.place, to.place);
-          if (gain > to.gain) {
-            to.gain = gain;
-            to.before = i;
-          }
-        }
-      }
-    }
-    double most = -1;
-    size_t last = kReach;
-    for (size_t i = 0; i < kPlaces; ++i) {
-      const Step& from = steps_[(k - 1) * kPlaces + i];
-      const double gain = from.gain < 0 ? -1 : from.gain + points_.Gain(from.place, n);
-      if (gain > most) {
-        most = gain;
-        last = i;
-      }
-    }
-    bool moved = false;
-    for (size_t c = k - 1; c > 0; --c) {
-      const Step& at = steps_[c * kPlaces + last];
-      moved = moved || at.place != bounds_[c];
-      bounds_[c] = at.place;
-      last = at.before;
-    }
-    return moved && most > std::exchange(best_, most);
+// Any centres cost at most (sum over neighbours of gap * A(bin between them)) less than the same centres with every bin
+// given to one of them whole, where A is the sum of distances of the bin to its mean: a point at x costs 2 * gap *
+// |x - halfway| more with the wrong one of two, and half of A is on either side. A is at most half of weight * width,
+// and gaps add up to the range of the values at most. So with bins of weight * width <= limit, the best split at bins
+// costs at most limit * range / 2 more than the best of all.
+Partition Split(std::span<const float> values, std::span<const Sums> sums, int k) {
+  const double smooth = SmoothCost(values, sums, k);
+  double price = 2 * smooth / k;
+  double cost = 0.7 * smooth;
+  const double range = static_cast<double>(values.back()) - values.front();
+  for (size_t level = 0; level < kTolerances.size() && values.size() > kFewPoints;) {
+    const double tolerance = kTolerances[level];
+    const std::vector<uint32_t> bins = Bins(values, sums, 2 * tolerance / (1 + tolerance) * cost / range);
+    if (bins.size() > values.size() / 2 || bins.size() <= static_cast<size_t>(k) + 1) break;
+    const Partition coarse = SplitAt(sums, bins, k, price);
+    price = coarse.price;
+    const bool holds = coarse.cost >= cost;
+    if (holds && level + 1 == kTolerances.size()) return Refine(sums, bins, coarse);
+    cost = coarse.cost / (1 + tolerance);  // the best costs no less, if the tolerance holds
+    level += holds ? 1 : 0;
   }
+  std::vector<uint32_t> all(sums.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return SplitAt(sums, all, k, price);
+}
 
-  const Points& points_;
-  std::vector<size_t>& bounds_;
-  std::vector<Step> steps_;
-  double best_ = -1;
-};
+// Means of runs of points whose middle value is `reference`.
+std::vector<float> Centers(std::span<const Sums> sums, std::span<const uint32_t> bounds, double reference) {
+  std::vector<float> centers;
+  for (size_t c = 0; c + 1 < bounds.size(); ++c) {
+    const Sums& begin = sums[bounds[c]];
+    const Sums& end = sums[bounds[c + 1]];
+    centers.push_back(static_cast<float>(reference + (end.values - begin.values) / (end.weight - begin.weight)));
+  }
+  return centers;
+}
 
 // Sorts by the bit patterns, made to order like the values, in three passes of eleven bits.
 void SortFloats(std::vector<float>& values) {
@@ -204,7 +126,6 @@ void SortFloats(std::vector<float>& values) {
     std::ranges::sort(values);
     return;
   }
-  constexpr uint32_t kSign = 1U << 31U;
   constexpr std::array<uint32_t, 3> kShifts = {0, 11, 22};
   constexpr uint32_t kDigits = 1U << 11U;
   std::array<std::vector<uint32_t>, kShifts.size()> starts;
@@ -212,8 +133,7 @@ void SortFloats(std::vector<float>& values) {
   std::vector<uint32_t> keys(values.size());
   std::vector<uint32_t> sorted(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto bits = std::bit_cast<uint32_t>(values[i]);
-    keys[i] = (bits & kSign) != 0 ? ~bits : bits | kSign;
+    keys[i] = OrderedBits(values[i]);
     for (size_t pass = 0; pass < kShifts.size(); ++pass) ++starts[pass][keys[i] >> kShifts[pass] & (kDigits - 1)];
   }
   for (size_t pass = 0; pass < kShifts.size(); ++pass) {
@@ -222,9 +142,7 @@ void SortFloats(std::vector<float>& values) {
     for (const uint32_t key : keys) sorted[starts[pass][key >> kShifts[pass] & (kDigits - 1)]++] = key;
     std::swap(keys, sorted);
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = std::bit_cast<float>((keys[i] & kSign) != 0 ? keys[i] & ~kSign : ~keys[i]);
-  }
+  for (size_t i = 0; i < values.size(); ++i) values[i] = FromOrderedBits(keys[i]);
 }
 
 }  // namespace
@@ -245,20 +163,16 @@ std::vector<float> KMeans1d(std::vector<float>& values, int k) {
 
 std::vector<float> KMeans1d(std::span<const float> values, std::span<const uint32_t> counts, int k) {
   if (values.size() <= static_cast<size_t>(k)) return {values.begin(), values.end()};
-  Points exact(values.size(), values[values.size() / 2]);
-  for (size_t i = 0; i < values.size(); ++i) exact.Add(values[i], counts[i]);
-  std::vector<size_t> bounds;
-  if (values.size() <= ExactPoints(k)) {
-    bounds = Optimal(exact, k).Cuts();
-  } else {
-    bounds = BinnedCuts(values, exact, k);
-    Refiner(exact, bounds).Run(2 * values.size() / ExactPoints(k));
-  }
-  std::vector<float> centers;
-  for (size_t c = 0; c + 1 < bounds.size(); ++c) {
-    centers.push_back(static_cast<float>(exact.Mean(bounds[c], bounds[c + 1])));
-  }
-  return centers;
+  const std::vector<Sums> sums = PrefixSums(values, counts);
+  return Centers(sums, Split(values, sums, k).bounds, values[values.size() / 2]);
+}
+
+Clusters OptimalClusters(std::span<const double> values, std::span<const double> weights, int k, double price) {
+  if (values.size() <= static_cast<size_t>(k)) return {{values.begin(), values.end()}, 0, price};
+  const std::vector<Sums> sums = PrefixSums(values, weights);
+  if (price == 0) price = 2 * SmoothCost(values, sums, k) / k;
+  const Partition best = BestPartition(sums, static_cast<size_t>(k), price);
+  return {Centers(sums, best.bounds, values[values.size() / 2]), best.cost, best.price};
 }
 
 std::vector<float> Middles(std::span<const float> centers) {

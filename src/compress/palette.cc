@@ -8,6 +8,7 @@
 
 #include "compress/elements.h"
 #include "compress/kmeans.h"
+#include "compress/streamed_kmeans.h"
 #include "milwright/half.h"
 
 namespace milwright::compress {
@@ -18,6 +19,9 @@ using Granularity = CompressionFormat::Granularity;
 // Groups of fewer elements are not worth a pass over all fp16 values.
 constexpr size_t kCountedLength = 8192;
 
+// Longer groups are not copied, but counted in bins.
+constexpr size_t kStreamedLength = size_t{1} << 17;
+
 constexpr uint32_t kHalves = 1U << 16U;
 constexpr uint32_t kHalfSign = 0x8000;
 constexpr uint32_t kHalfInfinity = 0x7C00;  // and NaN above
@@ -27,6 +31,9 @@ class HalfCounts {
  public:
   void Add(std::span<const uint16_t> halves) {
     for (const uint16_t half : halves) ++counts_[half];
+  }
+  void Add(const HalfCounts& other) {
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
   }
   // The values that occur, ascending, and their counts; special values defined away as by Elements::Read. Clears.
   void Take(std::vector<float>& values, std::vector<uint32_t>& counts) {
@@ -170,12 +177,13 @@ class PaletteCoder {
     std::vector<uint32_t> value_counts;
   };
 
-  // One group: by all threads but for the choice of the table.
+  // One group: by all threads.
   void RunWhole() {
     const size_t pieces = (length_ + kPiece - 1) / kPiece;
     const auto end = [&](size_t piece) { return std::min((piece + 1) * kPiece, length_); };
     Scratch scratch;
-    std::vector<float> centers = Table(0, Fit(0, scratch));
+    if (counted_) CountWhole(pieces, scratch.counts);
+    const std::vector<float> centers = Table(0, counted_ ? FitCounted(scratch) : Fit(0, scratch));
     if (counted_) scratch.table.Fill(centers);
     errors_.resize(pieces);
     ForEachPiece(pool_, pieces,
@@ -212,12 +220,31 @@ class PaletteCoder {
     });
   }
 
-  std::vector<float> Fit(size_t begin, Scratch& scratch) const {
-    const auto k = static_cast<int>(entries_);
+  // Adds up what threads count by themselves: whole numbers, whose sum does not depend on who counted what.
+  void CountWhole(size_t pieces, HalfCounts& counts) {
+    CountPieces<HalfCounts>(
+        pool_, pieces,
+        [&](size_t piece, HalfCounts& own) {
+          const size_t begin = piece * kPiece;
+          own.Add(weight_.halves().subspan(begin, std::min(kPiece, length_ - begin)));
+        },
+        [&](const HalfCounts& own) { counts.Add(own); });
+  }
+
+  std::vector<float> FitCounted(Scratch& scratch) const {
+    scratch.counts.Take(scratch.values, scratch.value_counts);
+    return KMeans1d(scratch.values, scratch.value_counts, static_cast<int>(entries_));
+  }
+
+  std::vector<float> Fit(size_t begin, Scratch& scratch) {
     if (counted_) {
       scratch.counts.Add(weight_.halves().subspan(begin, length_));
-      scratch.counts.Take(scratch.values, scratch.value_counts);
-      return KMeans1d(scratch.values, scratch.value_counts, k);
+      return FitCounted(scratch);
+    }
+    const auto k = static_cast<int>(entries_);
+    if (length_ > kStreamedLength) {
+      return StreamedKMeans1d(
+          pool_, length_, [&](size_t at, std::span<float> out) { Read(begin + at, out); }, k);
     }
     scratch.values.resize(length_);
     Read(begin, scratch.values);

@@ -15,8 +15,11 @@ namespace fs = std::filesystem;
 
 Result<CompressReport> CompressPackage(const std::string& input, const std::string& output,
                                        const CompressOptions& options) {
-  MW_ASSIGN_OR_RETURN(ModelSpec model, OpenModel(input));
-  MW_ASSIGN_OR_RETURN(PackageWriter writer, PackageWriter::Create(output));
+  MW_ASSIGN_OR_RETURN(const ModelSpec before, OpenModel(input));
+  ModelSpec model = before.Clone();
+  WriteOptions write;
+  write.immediates_of = &before;  // what is not compressed stays where it is
+  MW_ASSIGN_OR_RETURN(PackageWriter writer, PackageWriter::Create(output, write));
   auto report = CompressModel(model, options, [&writer](const Tensor& part) {
     return writer.AddWeight(part.type(), [&part](const auto& emit) { return emit(part.bytes()); });
   });

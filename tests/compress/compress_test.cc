@@ -15,64 +15,6 @@ namespace {
 using testing::Halves;
 using testing::MakeSpec;
 
-// The optimum by dynamic programming over all points: O(k n^2), for small n.
-double BestError(std::vector<float> values, int k) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  std::vector<std::vector<double>> best(static_cast<size_t>(k) + 1, std::vector<double>(n + 1, INFINITY));
-  best[0][0] = 0;
-  for (size_t c = 1; c <= static_cast<size_t>(k); ++c) {
-    for (size_t end = 0; end <= n; ++end) {
-      best[c][end] = best[c - 1][end];
-      double sum = 0;
-      double squares = 0;
-      for (size_t start = end; start-- > 0;) {
-        sum += values[start];
-        squares += static_cast<double>(values[start]) * values[start];
-        const auto count = static_cast<double>(end - start);
-        best[c][end] = std::min(best[c][end], best[c - 1][start] + squares - sum * sum / count);
-      }
-    }
-  }
-  return best[static_cast<size_t>(k)][n];
-}
-
-TEST(KMeans, IsOptimalOnSmallSets) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  for (const int k : {1, 2, 3, 4, 8, 16}) {
-    for (const size_t n : {1U, 2U, 7U, 40U, 200U}) {
-      std::vector<float> values(n);
-      for (float& value : values) value = RoundToHalf(normal(random));
-      const double optimum = BestError(values, k);
-      std::vector<float> scratch = values;
-      EXPECT_NEAR(ClusterError(values, KMeans1d(scratch, k)), optimum, 1e-9 + 1e-6 * optimum) << k << " " << n;
-    }
-  }
-}
-
-// Beyond 512 different values the start is approximate; the exact optimum here is that of a set small enough to check.
-TEST(KMeans, IsWithinATenthOfAPercentOnLargeSets) {
-  std::mt19937 random(6);
-  const auto draw = [&random](int shape) {
-    std::normal_distribution<double> normal;
-    const double x = normal(random);
-    if (shape == 0) return static_cast<float>(x);
-    if (shape == 1) return static_cast<float>(x * x * x);                                         // heavy tails
-    if (shape == 2) return static_cast<float>(std::copysign(1.0, x) * 3 + 0.1 * normal(random));  // two modes
-    return static_cast<float>(std::exp(x));
-  };
-  for (int shape = 0; shape < 4; ++shape) {
-    for (const int k : {2, 4, 16}) {
-      std::vector<float> values(3000);
-      for (float& value : values) value = draw(shape);
-      const double optimum = BestError(values, k);
-      std::vector<float> scratch = values;
-      EXPECT_LE(ClusterError(values, KMeans1d(scratch, k)), optimum * 1.001) << "shape " << shape << " k " << k;
-    }
-  }
-}
-
 ModelSpec OneLinear(const Tensor& weight) {
   return MakeSpec([&weight](Function& f, Builder& b) {
     Value* x = f.AddInput("x", TensorType{weight.dtype(), {1, weight.shape()[1]}});
@@ -172,6 +114,23 @@ TEST(Compress, BytesDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+// Groups that are too long to be copied, several at once: the table of each is within 0.1 % of the best.
+TEST(Compress, LongGroupsGetTheBestTablesToo) {
+  const Tensor weight = RandomWeight({4, 70000}, DataType::kFp32);
+  const auto one = CompressTensor(weight, *ParseCompression("lut4:group2"));
+  const auto three = CompressTensor(weight, *ParseCompression("lut4:group2"), {.decoded = true, .threads = 3});
+  ASSERT_OK(one);
+  ASSERT_OK(three);
+  EXPECT_EQ(one->decoded, three->decoded);
+  double least = 0;
+  for (const size_t group : {0U, 1U}) {
+    const auto values = weight.As<float>().subspan(group * 140000, 140000);
+    std::vector<float> sorted(values.begin(), values.end());
+    least += ClusterError(values, KMeans1d(sorted, 16));
+  }
+  EXPECT_LE(one->error.error_squares, least * 1.001);
+}
+
 TEST(Compress, TheModelRefersToStoredParts) {
   ModelSpec spec = OneLinear(RandomWeight({512, 256}));
   CompressOptions options;
@@ -230,6 +189,35 @@ TEST(Compress, SpecialValuesHaveDefinedResults) {
         EXPECT_GT(part.tensor.GetDouble(i), 0) << text;
     }
   }
+}
+
+// Equal magnitudes in several pieces of the work: the first of them go, as many as are wanted.
+TEST(Compress, PruningDropsTheSmallestAndOfEqualsTheFirst) {
+  const Shape shape = {300, 1000};
+  std::vector<float> values(300000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = (i % 2 == 0 ? 1.0F : -1.0F) * static_cast<float>(i * 7 % 4);
+  for (const DataType dtype : {DataType::kFp16, DataType::kFp32}) {
+    const Tensor weight = *Tensor::FromFloats({dtype, shape}, values);
+    for (const int threads : {1, 3}) {
+      // A quarter each is 0, 1, 2 and 3.
+      const auto pruned =
+          CompressTensor(weight, *ParseCompression("sparse:0.6"), {.decoded = true, .threads = threads});
+      ASSERT_OK(pruned);
+      size_t twos = 0;
+      size_t kept = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const bool goes = std::abs(values[i]) < 2 || (std::abs(values[i]) == 2 && twos++ < 30000);
+        ASSERT_EQ(pruned->decoded[i], goes ? 0.0F : values[i]) << i;
+        if (goes) continue;
+        ASSERT_EQ(pruned->parts[1].tensor.GetDouble(static_cast<int64_t>(kept++)), values[i]);
+      }
+      EXPECT_EQ(pruned->parts[1].tensor.size(), static_cast<int64_t>(kept));
+      EXPECT_EQ(kept, 120000U);
+    }
+  }
+  const auto nothing = CompressTensor(*Tensor::Zeros({DataType::kFp16, shape}), *ParseCompression("sparse:0.5"));
+  ASSERT_OK(nothing);
+  EXPECT_EQ(nothing->parts[1].tensor.size(), 0);
 }
 
 TEST(Compress, WhatDoesNotFitStaysAndIsSaid) {
