@@ -77,7 +77,7 @@ class FunctionContext {
   /// The view of a layer that owns K and V, for those that share it: of this chunk, or through inputs.
   View Shared(int64_t source);
 
-  /// A conv or recurrent cache row in the compute type and `shape`, and its replacement.
+  /// A conv or recurrent cache row in `shape`, and its replacement. Of a buffer of halves, the fp32 sum of the two.
   Value* ReadRow(const CacheSlot& slot, const Shape& shape);
   void WriteRow(const CacheSlot& slot, Value* value);
   [[nodiscard]] const LayerCache& cache(int64_t layer) const { return caches_.layers.at(layer); }
@@ -108,6 +108,8 @@ class FunctionContext {
   Value* Current(Buffer& buffer);
   void Replace(Buffer& buffer, Value* value);
   void Commit(Buffer& buffer);
+  Value* JoinHalves(Value* rows, const std::string& name);
+  Value* SplitHalves(Value* value, const std::string& name);
   Value* ReadRegion(Buffer& buffer, const Region& region);
   Value* PutRegion(Value* whole, const Region& region, Value* value);
   Value* PutColumns(Buffer& buffer, const Region& region, Value* value, Value* begin, Value* end);
