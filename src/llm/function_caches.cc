@@ -185,20 +185,21 @@ FunctionContext::View FunctionContext::Shared(int64_t source) {
   return view;
 }
 
-/// The two rows of halves as one fp32 row.
-Value* FunctionContext::JoinHalves(Value* rows, const std::string& name) {
-  const std::vector<Value*> parts = blocks_.Split(rows, {1, 1}, 0, name + "_halves");
-  Value* high = blocks_.Cast(parts[0], DataType::kFp32);
-  Value* low = blocks_.Multiply(blocks_.Cast(parts[1], DataType::kFp32), 1 / kLowHalfScale, name + "_low");
+Value* FunctionContext::JoinHalves(const Halves& halves, const std::string& name) {
+  Value* high = blocks_.Cast(halves.high, DataType::kFp32);
+  Value* low = blocks_.Multiply(blocks_.Cast(halves.low, DataType::kFp32), 1 / kLowHalfScale, name + "_low");
   return blocks_.Binary("add", high, low, name + "_sum");
 }
 
-/// fp32 `value` rounded to fp16, and in a second row what the rounding left, scaled up.
-Value* FunctionContext::SplitHalves(Value* value, const std::string& name) {
+FunctionContext::Halves FunctionContext::SplitHalves(Value* value, const std::string& name) {
   Value* high = blocks_.Cast(value, DataType::kFp16);
   Value* rest = blocks_.Binary("sub", value, blocks_.Cast(high, DataType::kFp32), name + "_rest");
-  Value* low = blocks_.Cast(blocks_.Multiply(rest, kLowHalfScale, name + "_low"), DataType::kFp16);
-  return blocks_.Concat({high, low}, 0, name + "_halves");
+  return {high, blocks_.Cast(blocks_.Multiply(rest, kLowHalfScale, name + "_scaled_rest"), DataType::kFp16)};
+}
+
+Value* FunctionContext::ThroughHalves(const CacheSlot& slot, Value* value) {
+  if (value == nullptr || !buffers_[static_cast<size_t>(slot.buffer)].plan->halves) return value;
+  return JoinHalves(SplitHalves(value, value->name), value->name + "_kept");
 }
 
 Value* FunctionContext::ReadRow(const CacheSlot& slot, const Shape& shape) {
@@ -208,7 +209,10 @@ Value* FunctionContext::ReadRow(const CacheSlot& slot, const Shape& shape) {
   const std::string name = fmt::format("{}_{}_row", buffer.plan->name, slot.row);
   const int64_t count = buffer.plan->rows_per_layer();
   Value* row = whole->type.shape()[0] == count ? whole : blocks_.Slice(whole, 0, slot.row, slot.row + count, name);
-  if (buffer.plan->halves) row = JoinHalves(row, name);
+  if (buffer.plan->halves) {
+    const std::vector<Value*> halves = blocks_.Split(row, {1, 1}, 0, name + "_halves");
+    row = JoinHalves({halves[0], halves[1]}, name);
+  }
   if (row != nullptr && row->type.shape() != shape) row = blocks_.Reshape(row, shape, name + "_shaped");
   return row;
 }
@@ -224,7 +228,10 @@ void FunctionContext::WriteRow(const CacheSlot& slot, Value* value) {
   shape[0] = 1;
   if (!buffer.plan->halves) value = blocks_.Cast(value, buffer.plan->type.dtype);
   if (value != nullptr && value->type.shape() != shape) value = blocks_.Reshape(value, shape, name + "_row");
-  if (buffer.plan->halves) value = SplitHalves(value, name);
+  if (buffer.plan->halves) {
+    const Halves halves = SplitHalves(value, name);
+    value = blocks_.Concat({halves.high, halves.low}, 0, name + "_halves");
+  }
   if (rows > count) {
     const size_t rank = shape.size();
     std::vector<int64_t> begin(rank, 0), end(rank, 0), end_mask(rank, 1);

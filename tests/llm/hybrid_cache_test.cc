@@ -153,17 +153,17 @@ TEST_F(HybridCacheTest, ShapesFollowTheOption) {
     EXPECT_OK(BuildCheckpoint(options));
     return HybridStates(Package(options));
   };
-  options.hybrid_precision = HybridPrecision::kRounded;
+  options.hybrid_precision = HybridPrecision::kRounded;  // six layers
   const std::vector<std::string> rounded = states();
-  EXPECT_THAT(rounded, ElementsAre(HasSubstr("conv_state: fp16[3, 1,"), HasSubstr("recurrent_state: fp16[3,")));
+  EXPECT_THAT(rounded, ElementsAre(HasSubstr("conv_state: fp16[6, 1,"), HasSubstr("recurrent_state: fp16[6,")));
   options.hybrid_precision.reset();
-  EXPECT_THAT(states(), ElementsAre(HasSubstr("conv_state: fp16[6, 1,"), HasSubstr("recurrent_state: fp16[6,")));
+  EXPECT_THAT(states(), ElementsAre(HasSubstr("conv_state: fp16[12, 1,"), HasSubstr("recurrent_state: fp16[12,")));
   // In fp16 the contract's shapes are the default; on request recurrent states, which are computed in fp32, have
   // halves, and conv windows, which are fp16 numbers anyway, have not.
   options.compute = DataType::kFp16;
   EXPECT_EQ(states(), rounded);
   options.hybrid_precision = HybridPrecision::kHalves;
-  EXPECT_THAT(states(), ElementsAre(HasSubstr("conv_state: fp16[3, 1,"), HasSubstr("recurrent_state: fp16[6,")));
+  EXPECT_THAT(states(), ElementsAre(HasSubstr("conv_state: fp16[6, 1,"), HasSubstr("recurrent_state: fp16[12,")));
 }
 
 TEST_F(HybridCacheTest, OptionIsRefusedWhereItMeansNothing) {
