@@ -28,7 +28,9 @@ bool ScalesOnly(const Operation& op) {
 }
 
 // Blends of a mask update count as moving: the cache comes out as a cache.
-bool MovesContent(const Operation& op) { return MovingOps().contains(op.type()) || ScalesOnly(op); }
+bool MovesContent(const Operation& op) {
+  return MovingOps().contains(op.type()) || ScalesOnly(op) || JoinedHalves(op) != nullptr;
+}
 
 const Names& SoftmaxOps() {
   static const Names kOps = {"softmax", "exp"};

@@ -46,6 +46,39 @@ bool IsView(const Operation& op) {
          IsFloatCast(op);
 }
 
+// x of `value` = x * constant; null for other values.
+const Value* ScaledValue(const Value* value) {
+  const Operation* op = PeelViews(value)->producer();
+  if (op == nullptr || op->type() != "mul") return nullptr;
+  for (const auto& [factor, x] : {std::pair("y", "x"), std::pair("x", "y")}) {
+    const Literal* constant = op->InputConstant(factor);
+    if (constant != nullptr && constant->tensor.size() == 1) return op->InputValue(x);
+  }
+  return nullptr;
+}
+
+// What `value` is a part of: the source of a slice or a split; null for other values.
+const Value* WholeOf(const Value* value) {
+  const Operation* op = PeelViews(value)->producer();
+  const bool part = op != nullptr && (op->type() == "split" || op->type().starts_with("slice_by_"));
+  return part ? op->InputValue("x") : nullptr;
+}
+
+// The value of which `concat` has the halves side by side; null when it has something else.
+const Value* SplitIntoHalves(const Operation& concat) {
+  const auto& values = concat.FindInput("values")->arguments;
+  if (values.size() != 2 || values[0].value == nullptr || values[1].value == nullptr) return nullptr;
+  const Value* rest = ScaledValue(values[1].value);
+  const Operation* difference = rest != nullptr ? PeelViews(rest)->producer() : nullptr;
+  if (difference == nullptr || difference->type() != "sub") return nullptr;
+  const Value* value = PeelViews(values[0].value);
+  for (const char* side : {"x", "y"}) {
+    const Value* term = difference->InputValue(side);
+    if (term == nullptr || PeelViews(term) != value) return nullptr;
+  }
+  return value;
+}
+
 bool IsConstantOne(const Operand& operand) {
   const Literal* literal = operand.constant();
   if (literal == nullptr || !literal->type.IsTensor() || literal->tensor.size() == 0) return false;
@@ -137,6 +170,10 @@ class Classifier {
       const Operation* op = value->producer();
       if (op == nullptr) return false;
       const std::string& type = op->type();
+      if (type == "add") {
+        value = JoinedHalves(*op);
+        continue;
+      }
       if (type != "slice_by_index" && type != "slice_by_size" && type != "split" && type != "transpose") return false;
       value = op->InputValue("x");
     }
@@ -232,6 +269,7 @@ class Classifier {
   }
 
   StateWrite Concat(Operation& op, int depth) {
+    if (const Value* value = SplitIntoHalves(op)) return Classify(value, depth + 1);
     StateWrite joined;
     joined.update_op = &op;
     joined.form = UpdateForm::kStaticSlot;
@@ -431,6 +469,19 @@ const Value* PeelViews(const Value* value) {
     value = x;
   }
   return value;
+}
+
+const Value* JoinedHalves(const Operation& op) {
+  if (op.type() != "add" || op.output()->type.dtype() != DataType::kFp32) return nullptr;
+  for (const auto& [first, second] : {std::pair("x", "y"), std::pair("y", "x")}) {
+    const Value* high = op.InputValue(first);
+    const Value* low = op.InputValue(second);
+    const Value* unscaled = low != nullptr ? ScaledValue(low) : nullptr;
+    if (high == nullptr || unscaled == nullptr) continue;
+    const Value* whole = WholeOf(high);
+    if (whole != nullptr && whole == WholeOf(unscaled) && whole->type.dtype() == DataType::kFp16) return whole;
+  }
+  return nullptr;
 }
 
 StateWrite ClassifyUpdate(Value* data, const OldContent& old) {

@@ -16,6 +16,10 @@ struct OldContent {
       : values(sources.begin(), sources.end()), dependent(ForwardClosure(sources)) {}
 };
 
+/// fp32 content kept in fp16 is two rows of halves: the rounded values, and what the rounding left times a constant
+/// (build option --hybrid-precision). Where `op` adds two such parts of one fp16 value up, that value; else null.
+const Value* JoinedHalves(const Operation& op);
+
 /// Classifies how `data` is made of old and new content. Fills form, update_op, slot_op, axis, width and begin.
 StateWrite ClassifyUpdate(Value* data, const OldContent& old);
 

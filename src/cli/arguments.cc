@@ -209,6 +209,10 @@ class CommandLine {
                      "Data type of explicit caches: fp16 or fp32; default: that of --compute");
     verb->add_option("--hybrid-dtype", build_.hybrid_dtype,
                      "Data type of explicit conv and recurrent caches: fp16 or fp32; default: that of --compute");
+    verb->add_option(
+        "--hybrid-precision", build_.hybrid_precision,
+        "Conv and recurrent caches in fp16: halves (sums of two numbers, near fp32) or rounded; default: halves "
+        "with --compute fp32, else rounded");
     verb->add_option("--min-target", build_.min_target, "iOS18 or iOS26")->capture_default_str();
     verb->add_option("--quantize", build_.quantize, "Compress the weights: as `milwright compress --quantize`");
     AddLayers(verb, build_.layers);

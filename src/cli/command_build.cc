@@ -43,6 +43,7 @@ Result<BuildOptions> ReadOptions(const BuildArguments& arguments) {
   MW_RETURN_IF_ERROR(ParseInto(arguments.compute, ParseCompute, options.compute));
   MW_RETURN_IF_ERROR(ParseInto(arguments.cache_dtype, ParseCompute, options.cache_dtype));
   MW_RETURN_IF_ERROR(ParseInto(arguments.hybrid_dtype, ParseCompute, options.hybrid_dtype));
+  MW_RETURN_IF_ERROR(ParseInto(arguments.hybrid_precision, ParseHybridPrecision, options.hybrid_precision));
   MW_RETURN_IF_ERROR(ParseInto(arguments.min_target, ParseMinTarget, options.min_target));
   options.hash_checkpoint = !arguments.no_hash;
   options.tool = "milwright " MILWRIGHT_VERSION;

@@ -103,6 +103,7 @@ struct BuildArguments {
   std::string compute = "fp16";
   std::string cache_dtype;
   std::string hybrid_dtype;
+  std::string hybrid_precision;
   std::string min_target = "iOS18";
   std::string quantize;
   std::vector<std::string> layers;

@@ -250,6 +250,9 @@ class CheckpointBuild {
     entries["update"] = UpdateName(build_.caches.update);
     entries["style"] = StyleName(build_.style);
     entries["compute"] = DataTypeName(build_.compute);
+    if (HasRoundedCaches(build_.model, build_.caches)) {
+      entries["hybrid-precision"] = HybridPrecisionName(build_.caches.precision);
+    }
     entries["context-length"] = std::to_string(options_.context_length);
     entries["min-target"] = OpsetName(build_.opset);
     entries["embedding"] = build_.embedding == EmbeddingKind::kInGraph ? "in-graph" : "sidecar-fp16";

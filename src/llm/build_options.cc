@@ -35,6 +35,8 @@ constexpr std::array<Named<EmbeddingKind>, 2> kEmbeddings = {
 constexpr std::array<Named<DataType>, 2> kComputes = {{{"fp16", DataType::kFp16}, {"fp32", DataType::kFp32}}};
 constexpr std::array<Named<CacheStorage>, 2> kHybrid = {
     {{"state", CacheStorage::kState}, {"explicit", CacheStorage::kExplicitWhole}}};
+constexpr std::array<Named<HybridPrecision>, 2> kPrecisions = {
+    {{"halves", HybridPrecision::kHalves}, {"rounded", HybridPrecision::kRounded}}};
 constexpr std::array<Named<Opset>, 2> kTargets = {{{"iOS18", Opset::kIOS18}, {"iOS26", Opset::kIOS26}}};
 
 template <typename Table>
@@ -108,6 +110,9 @@ Result<GraphStyle> ParseStyle(std::string_view text) { return Parse(kStyles, "st
 Result<EmbeddingKind> ParseEmbedding(std::string_view text) { return Parse(kEmbeddings, "embedding", text); }
 Result<DataType> ParseCompute(std::string_view text) { return Parse(kComputes, "compute type", text); }
 Result<CacheStorage> ParseHybridCaches(std::string_view text) { return Parse(kHybrid, "kind of hybrid caches", text); }
+Result<HybridPrecision> ParseHybridPrecision(std::string_view text) {
+  return Parse(kPrecisions, "precision of hybrid caches", text);
+}
 Result<Opset> ParseMinTarget(std::string_view text) { return Parse(kTargets, "target", text); }
 
 Result<std::vector<FunctionOption>> ParseFunctions(std::string_view text) {
@@ -177,6 +182,7 @@ std::string_view LayoutName(StateLayout layout) { return NameOf(kLayouts, layout
 std::string_view UpdateName(CacheUpdate update) { return NameOf(kUpdates, update); }
 std::string_view StyleName(GraphStyle style) { return NameOf(kStyles, style); }
 std::string_view SlotOrderName(SlotOrder order) { return NameOf(kOrders, order); }
+std::string_view HybridPrecisionName(HybridPrecision precision) { return NameOf(kPrecisions, precision); }
 std::string_view StorageName(CacheStorage storage) {
   return storage == CacheStorage::kState ? "state" : storage == CacheStorage::kExplicitWhole ? "whole" : "new";
 }

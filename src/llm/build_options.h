@@ -41,6 +41,13 @@ enum class CacheUpdate : uint8_t {
   kShift,  ///< sliding layers: drop the oldest columns, append the new ones
 };
 
+/// What fp16 conv and recurrent caches keep of fp32 values: recurrent states are computed in fp32 in every build, conv
+/// windows in fp32 builds.
+enum class HybridPrecision : uint8_t {
+  kRounded,  ///< the values rounded to fp16 at every call, in the contract's shape
+  kHalves,   ///< a sum of two fp16 numbers for each, in twice the rows (docs/build.md)
+};
+
 enum class GraphStyle : uint8_t { kAne, kPlain };
 enum class HeadKind : uint8_t { kLogits, kArgmax, kTopK };
 enum class EmbeddingKind : uint8_t { kInGraph, kSidecar };
@@ -89,6 +96,7 @@ struct BuildOptions {
   DataType compute = DataType::kFp16;      ///< kFp16 or kFp32
   std::optional<DataType> cache_dtype;     ///< of explicit K and V; absent: `compute`. States are fp16 in any case
   std::optional<DataType> hybrid_dtype;    ///< of explicit conv and recurrent caches; absent: `compute`
+  std::optional<HybridPrecision> hybrid_precision;  ///< of those in fp16; absent: halves when `compute` is fp32
   Opset min_target = Opset::kIOS18;
   bool hash_checkpoint = true;     ///< provenance: SHA-256 of the checkpoint's tensors
   bool durable = true;             ///< wait until the disk has everything
@@ -113,6 +121,8 @@ Result<HeadOption> ParseHead(std::string_view text);
 Result<DataType> ParseCompute(std::string_view text);
 /// "state", "explicit"
 Result<CacheStorage> ParseHybridCaches(std::string_view text);
+/// "halves", "rounded"
+Result<HybridPrecision> ParseHybridPrecision(std::string_view text);
 /// "iOS18", "iOS26"
 Result<Opset> ParseMinTarget(std::string_view text);
 
@@ -121,6 +131,7 @@ std::string_view UpdateName(CacheUpdate update);
 std::string_view StyleName(GraphStyle style);
 std::string_view StorageName(CacheStorage storage);
 std::string_view SlotOrderName(SlotOrder order);
+std::string_view HybridPrecisionName(HybridPrecision precision);
 /// The text that ParseLayout reads back.
 std::string LayoutText(const LayoutOption& layout);
 

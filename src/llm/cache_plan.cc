@@ -54,6 +54,23 @@ Status CheckUpdate(const ModelPlan& plan, const CacheChoice& choice) {
                            UpdateName(choice.update), row->why));
 }
 
+/// The data type in which the graph has what a conv or recurrent cache keeps.
+DataType ComputedType(CacheGroup group, DataType compute) {
+  return group == CacheGroup::kRecurrent || group == CacheGroup::kLayerRecurrent ? DataType::kFp32 : compute;
+}
+
+/// Halves where accuracy was asked for; elsewhere the contract's plain shape, which hosts expect.
+Status ChoosePrecision(const ModelPlan& plan, const BuildOptions& options, CacheChoice& choice) {
+  const HybridPrecision usual =
+      options.compute == DataType::kFp32 ? HybridPrecision::kHalves : HybridPrecision::kRounded;
+  choice.precision = options.hybrid_precision.value_or(usual);
+  if (!options.hybrid_precision.has_value() || HasRoundedCaches(plan, choice)) return Status::Ok();
+  return Usage(
+      fmt::format("precision {} of hybrid caches: with these options {} has no conv or recurrent cache in fp16 "
+                  "whose values the graph computes in fp32",
+                  HybridPrecisionName(choice.precision), plan.family));
+}
+
 /// Warnings cite the checker's rules (docs/rules.md).
 void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::string>& warnings,
           std::vector<std::string>& notes) {
@@ -81,10 +98,13 @@ void Warn(const ModelPlan& plan, const CacheChoice& choice, std::vector<std::str
         "conv caches as states are updated by concatenation, reported to fail on the Neural Engine "
         "(field report rule K12)");
   }
-  if (choice.hybrid == CacheStorage::kState && plan.HasMixer(Mixer::kDeltaNet)) {
-    warnings.emplace_back(
-        "recurrent states are fp16 and rounded at every step: logits move by tenths, where explicit "
-        "ones in fp32 keep them");
+  if (choice.hybrid == CacheStorage::kState && choice.precision == HybridPrecision::kRounded &&
+      HasRoundedCaches(plan, choice)) {
+    warnings.push_back(
+        fmt::format("{} states are rounded to fp16 at every call; --hybrid-precision halves keeps them near fp32",
+                    !plan.HasMixer(Mixer::kDeltaNet)    ? "conv"
+                    : choice.compute == DataType::kFp32 ? "conv and recurrent"
+                                                        : "recurrent"));
   }
   const bool windowed = choice.update == CacheUpdate::kRing || choice.update == CacheUpdate::kShift;
   if (windowed && HasFullAttention(plan)) {
@@ -222,7 +242,8 @@ class Planner {
       if (!stack || k == 0) {
         MW_ASSIGN_OR_RETURN(buffer, AddBuffer(stack ? stacked : single, symbols, choice_.hybrid, choice_.hybrid_dtype));
       }
-      result_.layers[layers[k]].*slot = {buffer, stack ? static_cast<int64_t>(k) : 0};
+      const int64_t rows = result_.buffers[static_cast<size_t>(buffer)].rows_per_layer();
+      result_.layers[layers[k]].*slot = {buffer, stack ? rows * static_cast<int64_t>(k) : 0};
     }
     return Status::Ok();
   }
@@ -239,6 +260,13 @@ class Planner {
     MW_ASSIGN_OR_RETURN(Shape shape, EvaluateShape(names->shape, symbols));
     buffer.type = {storage == CacheStorage::kState ? DataType::kFp16 : explicit_dtype, std::move(shape)};
     MW_RETURN_IF_ERROR(ByteSize(buffer.type));
+    buffer.halves = choice_.precision == HybridPrecision::kHalves && IsHybrid(group) &&
+                    buffer.type.dtype == DataType::kFp16 && !buffer.type.shape.empty() &&
+                    ComputedType(group, choice_.compute) == DataType::kFp32;
+    if (buffer.halves) {
+      buffer.type.shape.front() *= buffer.rows_per_layer();  // bytes fit, so elements do twice
+      MW_RETURN_IF_ERROR(ByteSize(buffer.type));
+    }
     const std::string& output = storage == CacheStorage::kExplicitNew ? names->new_output : names->whole_output;
     buffer.output_name = ExpandPattern(output, symbols);
     if (storage != CacheStorage::kState && output.empty()) {
@@ -274,6 +302,7 @@ Result<CacheChoice> ChooseCaches(const ModelPlan& plan, const Contract& contract
   choice.context_length = options.context_length;
   choice.explicit_dtype = options.cache_dtype.value_or(options.compute);
   choice.hybrid_dtype = options.hybrid_dtype.value_or(options.compute);
+  choice.compute = options.compute;
   const bool by_role = choice.layout.layout == StateLayout::kByRole && choice.layout.storage == CacheStorage::kState;
   choice.hybrid = options.hybrid_caches.value_or(by_role ? CacheStorage::kState : CacheStorage::kExplicitWhole);
   const bool conv_by_io =
@@ -287,8 +316,15 @@ Result<CacheChoice> ChooseCaches(const ModelPlan& plan, const Contract& contract
     }
   }
   MW_RETURN_IF_ERROR(CheckUpdate(plan, choice));
+  MW_RETURN_IF_ERROR(ChoosePrecision(plan, options, choice));
   Warn(plan, choice, warnings, notes);
   return choice;
+}
+
+bool HasRoundedCaches(const ModelPlan& plan, const CacheChoice& choice) {
+  const bool half = choice.hybrid == CacheStorage::kState || choice.hybrid_dtype == DataType::kFp16;
+  const bool conv = plan.HasMixer(Mixer::kShortConv) && choice.compute == DataType::kFp32;
+  return half && (conv || plan.HasMixer(Mixer::kDeltaNet));
 }
 
 CacheUpdate LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer) {

@@ -21,8 +21,10 @@ struct CacheChoice {
   CacheUpdate update = CacheUpdate::kSlice;
   CacheStorage hybrid = CacheStorage::kExplicitWhole;  ///< of conv and recurrent caches
   int64_t context_length = 0;
-  DataType explicit_dtype = DataType::kFp16;  ///< of explicit K and V
-  DataType hybrid_dtype = DataType::kFp16;    ///< of explicit conv and recurrent caches
+  DataType explicit_dtype = DataType::kFp16;              ///< of explicit K and V
+  DataType hybrid_dtype = DataType::kFp16;                ///< of explicit conv and recurrent caches
+  DataType compute = DataType::kFp16;                     ///< of the graph
+  HybridPrecision precision = HybridPrecision::kRounded;  ///< of conv and recurrent caches in fp16
 };
 
 /// Checks the combination against the validity table and fills in defaults. kUsage with the reason when it is not
@@ -38,9 +40,12 @@ struct CacheBuffer {
   TensorType type;
   CacheStorage storage = CacheStorage::kState;
   std::string output_name;  ///< explicit only
+  bool halves = false;      ///< two rows for each layer, which make its values together (HybridPrecision)
+
+  [[nodiscard]] int64_t rows_per_layer() const { return halves ? 2 : 1; }
 };
 
-/// A row of a buffer (axis 0).
+/// A row of a buffer (axis 0), the first of two in a buffer of halves.
 struct CacheSlot {
   int buffer = -1;
   int64_t row = 0;
@@ -58,6 +63,9 @@ struct CachePlan {
   std::vector<CacheBuffer> buffers;
   std::map<int64_t, LayerCache> layers;  ///< of the layers that own a cache
 };
+
+/// Whether the model has conv or recurrent caches that keep less than the graph computes when they round it to fp16.
+bool HasRoundedCaches(const ModelPlan& plan, const CacheChoice& choice);
 
 /// Update form of one layer: ring and shift apply to sliding layers only.
 CacheUpdate LayerUpdate(const ModelPlan& plan, const CacheChoice& choice, int64_t layer);

@@ -80,6 +80,12 @@ enum class CacheGroup : uint8_t {
 };
 std::string_view CacheGroupName(CacheGroup group);
 std::optional<CacheGroup> CacheGroupFromName(std::string_view name);
+/// Whether caches of the group are of conv or recurrent layers. They may have twice the rows of the contract's shape
+/// (HybridPrecision::kHalves).
+constexpr bool IsHybrid(CacheGroup group) {
+  return group == CacheGroup::kConv || group == CacheGroup::kRecurrent || group == CacheGroup::kLayerConv ||
+         group == CacheGroup::kLayerRecurrent;
+}
 
 /// Shapes are in n (layers in the cache), K, D (the largest of these layers), Dmax (of all layers), C, W, channels,
 /// taps, nv, dk, dv. "{i}": the layer.

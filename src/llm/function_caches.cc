@@ -4,6 +4,13 @@
 #include "llm/function_context.h"
 
 namespace milwright {
+namespace {
+
+// What rounding x to fp16 leaves is at most 2^-11 |x|. Times 2^11 it is again a number of the size of x: no denormal
+// where x is none, which hardware may flush to zero, and no overflow where x has none.
+constexpr double kLowHalfScale = 2048;
+
+}  // namespace
 
 Value* FunctionContext::Current(Buffer& buffer) {
   if (buffer.current == nullptr) buffer.current = b_.ReadState(buffer.input);
@@ -178,12 +185,34 @@ FunctionContext::View FunctionContext::Shared(int64_t source) {
   return view;
 }
 
+Value* FunctionContext::JoinHalves(const Halves& halves, const std::string& name) {
+  Value* high = blocks_.Cast(halves.high, DataType::kFp32);
+  Value* low = blocks_.Multiply(blocks_.Cast(halves.low, DataType::kFp32), 1 / kLowHalfScale, name + "_low");
+  return blocks_.Binary("add", high, low, name + "_sum");
+}
+
+FunctionContext::Halves FunctionContext::SplitHalves(Value* value, const std::string& name) {
+  Value* high = blocks_.Cast(value, DataType::kFp16);
+  Value* rest = blocks_.Binary("sub", value, blocks_.Cast(high, DataType::kFp32), name + "_rest");
+  return {high, blocks_.Cast(blocks_.Multiply(rest, kLowHalfScale, name + "_scaled_rest"), DataType::kFp16)};
+}
+
+Value* FunctionContext::ThroughHalves(const CacheSlot& slot, Value* value) {
+  if (value == nullptr || !buffers_[static_cast<size_t>(slot.buffer)].plan->halves) return value;
+  return JoinHalves(SplitHalves(value, value->name), value->name + "_kept");
+}
+
 Value* FunctionContext::ReadRow(const CacheSlot& slot, const Shape& shape) {
   Buffer& buffer = buffers_[static_cast<size_t>(slot.buffer)];
   Value* whole = Current(buffer);
   if (whole == nullptr) return nullptr;
   const std::string name = fmt::format("{}_{}_row", buffer.plan->name, slot.row);
-  Value* row = whole->type.shape()[0] == 1 ? whole : blocks_.Slice(whole, 0, slot.row, slot.row + 1, name);
+  const int64_t count = buffer.plan->rows_per_layer();
+  Value* row = whole->type.shape()[0] == count ? whole : blocks_.Slice(whole, 0, slot.row, slot.row + count, name);
+  if (buffer.plan->halves) {
+    const std::vector<Value*> halves = blocks_.Split(row, {1, 1}, 0, name + "_halves");
+    row = JoinHalves({halves[0], halves[1]}, name);
+  }
   if (row != nullptr && row->type.shape() != shape) row = blocks_.Reshape(row, shape, name + "_shaped");
   return row;
 }
@@ -193,16 +222,21 @@ void FunctionContext::WriteRow(const CacheSlot& slot, Value* value) {
   Value* whole = Current(buffer);
   if (whole == nullptr || value == nullptr) return;
   const std::string name = fmt::format("{}_{}_new", buffer.plan->name, slot.row);
+  const int64_t count = buffer.plan->rows_per_layer();
   Shape shape = whole->type.shape();
   const int64_t rows = shape[0];
   shape[0] = 1;
-  value = blocks_.Cast(value, buffer.plan->type.dtype);
+  if (!buffer.plan->halves) value = blocks_.Cast(value, buffer.plan->type.dtype);
   if (value != nullptr && value->type.shape() != shape) value = blocks_.Reshape(value, shape, name + "_row");
-  if (rows > 1) {
+  if (buffer.plan->halves) {
+    const Halves halves = SplitHalves(value, name);
+    value = blocks_.Concat({halves.high, halves.low}, 0, name + "_halves");
+  }
+  if (rows > count) {
     const size_t rank = shape.size();
     std::vector<int64_t> begin(rank, 0), end(rank, 0), end_mask(rank, 1);
     begin[0] = slot.row;
-    end[0] = slot.row + 1;
+    end[0] = slot.row + count;
     end_mask[0] = 0;
     value = b_.Op("slice_update",
                   {{"x", whole},

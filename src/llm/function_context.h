@@ -77,9 +77,12 @@ class FunctionContext {
   /// The view of a layer that owns K and V, for those that share it: of this chunk, or through inputs.
   View Shared(int64_t source);
 
-  /// A conv or recurrent cache row in the compute type and `shape`, and its replacement.
+  /// A conv or recurrent cache row in `shape`, and its replacement. Of a buffer of halves, the fp32 sum of the two.
   Value* ReadRow(const CacheSlot& slot, const Shape& shape);
   void WriteRow(const CacheSlot& slot, Value* value);
+  /// fp32 `value` as it would come back from a buffer of halves; `value` itself when `slot` is in another one. So the
+  /// tokens of one call see of each other what they would see over several calls.
+  Value* ThroughHalves(const CacheSlot& slot, Value* value);
   [[nodiscard]] const LayerCache& cache(int64_t layer) const { return caches_.layers.at(layer); }
 
   /// The explicit caches' outputs, in buffer order; called once, behind all layers.
@@ -104,10 +107,18 @@ class FunctionContext {
     int64_t size = 0;
   };
 
+  /// fp16 numbers that make an fp32 one: the rounded value, and what the rounding left, scaled up.
+  struct Halves {
+    Value* high = nullptr;
+    Value* low = nullptr;
+  };
+
   Value* Declare(std::string name, Type type, int64_t order);
   Value* Current(Buffer& buffer);
   void Replace(Buffer& buffer, Value* value);
   void Commit(Buffer& buffer);
+  Value* JoinHalves(const Halves& halves, const std::string& name);
+  Halves SplitHalves(Value* value, const std::string& name);
   Value* ReadRegion(Buffer& buffer, const Region& region);
   Value* PutRegion(Value* whole, const Region& region, Value* value);
   Value* PutColumns(Buffer& buffer, const Region& region, Value* value, Value* begin, Value* end);

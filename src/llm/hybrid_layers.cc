@@ -18,7 +18,7 @@ Value* CausalConv(FunctionContext& context, int64_t layer, std::string_view role
   const CacheSlot& slot = context.cache(layer).conv;
   const std::string name = Blocks::Name(layer, role);
   Value* cached = blocks.Cast(context.ReadRow(slot, {1, count, taps}), blocks.compute());
-  Value* columns = blocks.Concat({cached, channels}, 2, name + "_columns");
+  Value* columns = blocks.Concat({cached, context.ThroughHalves(slot, channels)}, 2, name + "_columns");
   context.WriteRow(slot, blocks.Slice(columns, 2, -taps, Blocks::kToEnd, name + "_window"));
   Value* seen = blocks.Slice(columns, 2, 1, Blocks::kToEnd, name + "_seen");
   Value* weight = blocks.Weight(layer, role, blocks.compute());
@@ -124,6 +124,7 @@ Value* WriteDeltaNet(FunctionContext& context, int64_t layer, Value* stream) {
     const auto token = [&](Value* x, std::string_view what) {
       return length == 1 ? x : blocks.Slice(x, 2, t, t + 1, step(what));
     };
+    if (t > 0) state = context.ThroughHalves(slot, state);
     Value* key = token(k, "key");
     state = blocks.Binary("mul", state, token(decay, "decay"), step("decayed"));
     Value* recalled = b.Op("matmul", {{"x", key}, {"y", state}}, step("recalled"));

@@ -75,20 +75,20 @@ class MatrixTest : public ::testing::TestWithParam<std::string> {
     return options;
   }
 
-  /// Logits of the explicit build of the same update form, style and functions, in one chunk. With `rounded`, its
-  /// caches are fp16 where the stateful one has states. (The form matters: a ring holds its columns in another order,
+  /// Logits of the explicit build of the same update form, style and functions, in one chunk. With `half`, its caches
+  /// are fp16 where the stateful one has states. (The form matters: a ring holds its columns in another order,
   /// so sums differ in their last bits, and a cache entry near the middle between two fp16 numbers then rounds the
   /// other way.)
-  const std::vector<float>* Reference(const Combination& c, bool rounded, bool hybrid_states) {
+  const std::vector<float>* Reference(const Combination& c, bool half, bool hybrid_states) {
     const std::string key =
-        fmt::format("{} {} {} {} {}", UpdateName(c.update), StyleName(c.style), c.functions, rounded, hybrid_states);
+        fmt::format("{} {} {} {} {}", UpdateName(c.update), StyleName(c.style), c.functions, half, hybrid_states);
     if (const auto known = references_.find(key); known != references_.end()) return &known->second;
     Combination reference = c;
     reference.layout = "explicit-io:whole:per-layer";
     reference.chunks = 1;
     BuildOptions options = Options(reference);
-    if (rounded) options.cache_dtype = DataType::kFp16;
-    if (rounded && hybrid_states) options.hybrid_dtype = DataType::kFp16;
+    if (half) options.cache_dtype = DataType::kFp16;
+    if (half && hybrid_states) options.hybrid_dtype = DataType::kFp16;
     auto logits = testing::BuildAndRun(options, golden_);
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     if (!logits.ok()) return nullptr;
@@ -127,24 +127,25 @@ TEST_P(MatrixTest, EveryCombination) {
     ASSERT_TRUE(logits.ok()) << logits.status().message();
     const bool state = options.layout->storage == CacheStorage::kState;
     const bool by_role = options.layout->layout == StateLayout::kByRole;
-    // A recurrent state in fp16 is rounded at every step, and the norm behind it amplifies what is lost where the
-    // output is small: that is an error of half precision, not of a rounded cache.
-    const bool recurrent = state && by_role && plan_.HasMixer(Mixer::kDeltaNet);
-    const double bound = recurrent ? HalfBound() : state ? 5e-2 : explicit_bound;
+    const double bound = state ? 5e-2 : explicit_bound;
     const Difference golden = testing::Compare(*logits, golden_.logits, golden_.vocabulary, 2 * bound);
     EXPECT_LE(golden.max, bound);
     EXPECT_EQ(golden.wrong_top, 0);
     (state ? worst_state : worst_explicit) = std::max(state ? worst_state : worst_explicit, golden.max);
     if (state) {
-      const auto* reference = Reference(c, /*rounded=*/true, by_role);
+      const auto* reference = Reference(c, /*half=*/true, by_role);
       ASSERT_NE(reference, nullptr);
       const Difference apart = testing::Compare(*logits, *reference, golden_.vocabulary, 1);
       EXPECT_LE(apart.max, 1e-5);
       worst_apart = std::max(worst_apart, apart.max);
-    } else if (c.functions != "decode") {
+    }
+    // A ring has its columns in another order in calls of several tokens, so sums differ in their last bits. What fp16
+    // caches make of that, an entry that rounds the other way, is within the bound on states only.
+    const bool same_order = c.update != CacheUpdate::kRing || !state;
+    if (c.functions != "decode" && same_order) {
       Combination stepwise = c;
       stepwise.functions = "decode";
-      const auto* reference = Reference(stepwise, /*rounded=*/false, false);
+      const auto* reference = Reference(stepwise, state, state && by_role);
       ASSERT_NE(reference, nullptr);
       const Difference apart = testing::Compare(*logits, *reference, golden_.vocabulary, 1);
       EXPECT_LE(apart.max, 1e-4);
