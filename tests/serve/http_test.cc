@@ -85,7 +85,7 @@ class HttpTest : public ::testing::Test {
   }
   std::unique_ptr<httplib::Client> Client() const {
     auto client = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
-    client->set_read_timeout(60s);
+    client->set_read_timeout(600s);  // a sanitizer's build answers 200 clients in minutes
     return client;
   }
   httplib::Result Post(const std::string& path, const std::string& body) const {
@@ -427,7 +427,9 @@ TEST_F(HttpTest, TwoHundredClientsAtOnce) {
   // What the first round made (sessions, threads' stacks, the allocator's arenas) serves the second: anything that
   // leaked with each of 200 requests, be it a copy of the caches (40 kB) alone, would show as 8 MB.
   constexpr int64_t kGrowthBound = 6 << 10;  // kB
-  EXPECT_LT(growth, kGrowthBound);
+  if (!testing::kSanitized) {  // whose own memory grows
+    EXPECT_LT(growth, kGrowthBound);
+  }
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(completed, kClients / 2);
   EXPECT_GT(left, 0U);

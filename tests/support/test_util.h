@@ -30,6 +30,13 @@ const Status& StatusOf(const Result<T>& result) {
     ASSERT_TRUE(mw_test_value.ok()) << ::milwright::testing::StatusOf(mw_test_value).message(); \
   } while (false)
 
+/// Whether this is the build of a sanitizer, which is slow and keeps memory of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// tests/data
 inline std::filesystem::path DataDir() { return MILWRIGHT_TEST_DATA; }
 /// The big fixtures beside the checkout; tests that need them skip when they are not there.
