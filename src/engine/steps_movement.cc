@@ -47,8 +47,11 @@ class Writer {
     *bound = largest;
   }
   [[nodiscard]] const Copier& copier() const { return copier_; }
+  /// Asks for the memory at `to`, unless it is so much that its begin would be gone before it is written.
   void Prefetch(const std::byte* to) const {
+    constexpr int64_t kMostBytes = 1 << 14;
     constexpr size_t kLine = 64;
+    if (copier_.bytes_written() > kMostBytes) return;
     copier_.ForEachRun(const_cast<std::byte*>(to), [](const std::byte* run, size_t bytes) {
       for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(run + at, 1);
     });
@@ -429,7 +432,6 @@ class SliceUpdateStep final : public Step {
   }
 
   void Prefetch(const Frame& frame) const override {
-    if (writer_.copier().bytes_written() > kPrefetchedBytes) return;
     int64_t offset = 0;
     size_t row = 0;
     for (size_t i = 0; i < target_.shape.size(); ++i) {
@@ -443,8 +445,6 @@ class SliceUpdateStep final : public Step {
   }
 
  private:
-  static constexpr int64_t kPrefetchedBytes = 1 << 14;
-
   View target_;
   View update_;
   IntegerList begin_;
