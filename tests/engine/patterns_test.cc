@@ -218,5 +218,36 @@ TEST(FewAxes, AQueryMadeOfANumberIsTakenAsItIs) {
   EXPECT_EQ(outputs->at("out").ToFloats(), (std::vector<float>{3, 4, 5}));  // both weigh one half
 }
 
+// x [4] as 2 x 1 x .. x 1 x 2 of `rank` axes, repeated along the first and the last, and added to itself.
+Model OfRank(size_t rank) {
+  return MakeModel([&](Function& f, Builder& b) {
+    Value* x = f.AddInput("x", Type::Tensor(DataType::kFp32, {4}));
+    std::vector<int64_t> shape(rank, 1);
+    shape.front() = shape.back() = 2;
+    std::vector<int64_t> reps(rank, 1);
+    reps.front() = reps.back() = 3;
+    Value* wide = b.Op("reshape", {{"x", x}, {"shape", Literal::Int32s(shape)}});
+    Value* tiled = b.Op("tile", {{"x", wide}, {"reps", Literal::Int32s(reps)}});
+    Value* sum = b.Op("add", {{"x", tiled}, {"y", tiled}});
+    f.body().SetOutputs({b.Op("reshape", {{"x", sum}, {"shape", Literal::Int32s({36})}}, "out")});
+  });
+}
+
+TEST(ManyAxes, UpToTwelveArePlannedAndMoreRunOnTheReference) {
+  const TensorMap inputs = {{"x", Floats(DataType::kFp32, {4}, {1, 2, 3, 4})}};
+  for (const size_t rank : {2, 6, 7, 12}) {  // from 7 on the halves of a tile's axes are too many for a copy
+    const Model model = OfRank(rank);
+    ExpectSame(model, Make(model), {inputs});
+  }
+  const Model model = OfRank(13);
+  const Engine engine = Make(model);
+  EXPECT_NE(*engine.WhyNotPlanned(), "");
+  const auto expected = model.Predict(inputs);
+  const auto actual = engine.Predict(inputs);
+  ASSERT_OK(expected);
+  ASSERT_OK(actual);
+  EXPECT_EQ(actual->at("out").ToFloats(), expected->at("out").ToFloats());
+}
+
 }  // namespace
 }  // namespace milwright
