@@ -71,12 +71,12 @@ class FrameLease {
 
 using Clock = std::chrono::steady_clock;
 
-// Asks for what the steps up to the next long one will look at. A product has driven it out of the caches, and asked
-// for together it comes in the time of one miss.
+// Asks for what the steps up to and with the next one that empties the caches will look at. Asked for together it comes
+// in the time of one miss.
 void PrefetchSteps(std::span<const engine::PlannedStep> steps, const Frame& frame) {
   constexpr size_t kLine = 64;
   size_t count = 0;
-  while (count < steps.size() && count < 32 && (count == 0 || !steps[count - 1].long_)) {
+  while (count < steps.size() && count < 32 && (count == 0 || !steps[count - 1].empties_caches)) {
     const auto* object = reinterpret_cast<const std::byte*>(steps[count].step.get());
     for (size_t at = 0; at < steps[count].bytes; at += kLine) __builtin_prefetch(object + at);
     ++count;
@@ -279,7 +279,7 @@ Status Engine::Impl::Run(Compiled& compiled, Frame& frame) {
     const auto start = timed ? Clock::now() : Clock::time_point();
     if (const Status status = steps[i].step->Run(frame); !status.ok())
       return status.WithContext(OperationPath(*steps[i].info.op));
-    if (steps[i].long_) PrefetchSteps(std::span(steps).subspan(i + 1), frame);
+    if (steps[i].empties_caches) PrefetchSteps(std::span(steps).subspan(i + 1), frame);
     if (timed) seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (!timed) return Status::Ok();

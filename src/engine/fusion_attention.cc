@@ -1,3 +1,4 @@
+// Attention as one node: written out, and the fused op with the repetition of its heads.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,6 +14,7 @@ int64_t Product(const Shape& shape, size_t begin, size_t end) {
   return std::accumulate(shape.begin() + static_cast<int64_t>(begin), shape.begin() + static_cast<int64_t>(end),
                          int64_t{1}, std::multiplies<>());
 }
+
 // ---- attention ----
 
 // The scores of a softmax over the last axis, as the op or written out; null when `value` is none.
@@ -154,12 +156,12 @@ std::optional<AttentionParts> MatchWrittenAttention(const Node& product) {
   parts.q = inner->Arg("x");
   // The scale may stand before the product.
   GraphValue* q = ThroughViews(parts.q);
-  if (const auto scaled = Scaled(q); scaled.has_value() && scaled->first->shape().back() == parts.q->shape().back()) {
+  if (const auto scaled = Scaled(q); scaled.has_value() && LastSize(scaled->first) == LastSize(parts.q)) {
     parts.numbers.scale *= scaled->second;
     q = scaled->first;
     ++parts.operations;
   }
-  if (q->shape().back() == parts.q->shape().back()) parts.q = q;
+  if (LastSize(q) == LastSize(parts.q)) parts.q = q;
   if (!FillHeads(parts, heads, queries, columns)) return std::nullopt;
   return parts;
 }

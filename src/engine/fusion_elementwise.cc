@@ -1,3 +1,4 @@
+// Norms, rotary embeddings and gated activations as one node each.
 #include <cmath>
 #include <string>
 
@@ -20,6 +21,7 @@ bool IsAxisWeight(const GraphValue* weight, const GraphValue* x, int64_t axis) {
   }
   return true;
 }
+
 // ---- RMSNorm ----
 
 struct Normed {
@@ -163,11 +165,7 @@ std::unique_ptr<Node> MatchRmsNorm(Graph&, const Node& root) {
   return fused;
 }
 
-namespace {
-
 // ---- rotary embedding: x cos + [-x2, x1] sin ----
-
-}  // namespace
 
 std::unique_ptr<Node> MatchRope(Graph&, const Node& root) {
   if (root.kind != "add") return nullptr;

@@ -1,3 +1,4 @@
+// What writes caches: masked updates as one node, and slice updates that read their bounds where they are.
 #include <algorithm>
 #include <string>
 
@@ -32,11 +33,12 @@ struct Placed {
 std::optional<Placed> MatchPlaced(const GraphValue* value, const GraphValue* mask) {
   if (const Node* mul = MadeBy(value, "mul"); mul != nullptr) {
     const auto operands = Operands(*mul, [mask](const GraphValue* v) { return v == mask; });
-    if (operands.has_value() && mask->shape().back() == 1) return Placed{operands->first, operands->second, false};
+    if (operands.has_value() && LastSize(mask) == 1) return Placed{operands->first, operands->second, false};
   }
-  if (const Node* product = MadeBy(value, "matmul"); product != nullptr && product->Arg("x") == mask &&
-                                                     !product->Context().Bool("transpose_x") &&
-                                                     !product->Context().Bool("transpose_y")) {
+  if (const Node* product = MadeBy(value, "matmul");
+      product != nullptr && product->Arg("x") == mask && mask->shape().size() >= 2 &&
+      product->Arg("y")->shape().size() >= 2 && !product->Context().Bool("transpose_x") &&
+      !product->Context().Bool("transpose_y")) {
     return Placed{product->Arg("x"), product->Arg("y"), true};
   }
   return std::nullopt;
@@ -56,7 +58,7 @@ std::optional<Blend> MatchKeepAndPlace(const Node& add) {
     const auto operands = Operands(*mul, [](const GraphValue* v) { return KeptBeside(v) != nullptr; });
     if (!operands.has_value()) continue;
     const auto& [keep, old] = *operands;
-    if (old->shape() != kept->shape() || keep->shape().back() != 1) continue;
+    if (old->shape() != kept->shape() || LastSize(keep) != 1) continue;
     const auto parts = MatchPlaced(placed, KeptBeside(keep));
     if (parts.has_value()) return Blend{old, keep, *parts};
   }

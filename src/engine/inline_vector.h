@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ class InlineVector {
   InlineVector(std::initializer_list<T> values) : InlineVector(values.begin(), values.end()) {}
   InlineVector(const std::vector<T>& values) : InlineVector(values.begin(), values.end()) {}  // NOLINT: as a shape is
   explicit InlineVector(size_t size, const T& value = T()) { resize(size, value); }
-  template <typename Iterator>
+  template <std::input_iterator Iterator>
   InlineVector(Iterator first, Iterator last) {
     for (; first != last; ++first) push_back(*first);
   }
@@ -60,7 +61,7 @@ class InlineVector {
     std::move(values_.begin() + (at - begin()) + 1, values_.begin() + size_, values_.begin() + (at - begin()));
     --size_;
   }
-  template <typename Iterator>
+  template <std::input_iterator Iterator>
   void insert(const T* at, Iterator first, Iterator last) {
     const auto place = at - begin();
     const std::vector<T> tail(begin() + place, end());

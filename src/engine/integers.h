@@ -33,7 +33,7 @@ inline int64_t LoadInt(const Frame& frame, const View& view, int64_t i) {
                  view.offset + (view.strides.empty() ? 0 : i * view.strides.front()));
 }
 
-/// Numbers that stand in several places: constants, and elements of views.
+/// At most kMaxAxes numbers that stand in several places: constants, and elements of views.
 class IntegerList {
  public:
   void Add(int64_t number) { entries_.push_back({-1, DataType::kInt32, number}); }
@@ -46,7 +46,6 @@ class IntegerList {
     return entry.root < 0 ? entry.number
                           : LoadInt(frame.bases[static_cast<size_t>(entry.root)], entry.dtype, entry.number);
   }
-  [[nodiscard]] size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {

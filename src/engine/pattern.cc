@@ -53,6 +53,10 @@ std::optional<int64_t> OnlyAxis(const Node& node, const GraphValue* x) {
   return axes[0] < 0 ? axes[0] + static_cast<int64_t>(x->shape().size()) : axes[0];
 }
 
+std::optional<int64_t> LastSize(const GraphValue* value) {
+  return value->shape().empty() ? std::nullopt : std::optional(value->shape().back());
+}
+
 std::unique_ptr<Node> Fused(const Node& root, std::string_view kind, int operations) {
   auto node = std::make_unique<Node>();
   node->kind = kind;

@@ -34,6 +34,8 @@ std::optional<std::pair<GraphValue*, GraphValue*>> Operands(const Node& node, Fi
 std::optional<std::pair<GraphValue*, float>> Scaled(const GraphValue* value);
 /// The only axis of a parameter `axes` of an op on `x`, counted from the front.
 std::optional<int64_t> OnlyAxis(const Node& node, const GraphValue* x);
+/// The size of the last axis, if there is one.
+std::optional<int64_t> LastSize(const GraphValue* value);
 /// A new fused node with the outputs of `root`.
 std::unique_ptr<Node> Fused(const Node& root, std::string_view kind, int operations);
 void AddArg(Node& node, std::string name, GraphValue* value);

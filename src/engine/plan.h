@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "engine/copy.h"
@@ -119,6 +121,16 @@ class Step {
   [[nodiscard]] virtual size_t ScratchBytes() const { return 0; }
 };
 
+/// A step that was just made, and the size of its object, which only its maker knows.
+struct NewStep {
+  template <typename S>
+  NewStep(std::unique_ptr<S> made) : step(std::move(made)), bytes(sizeof(S)) {  // NOLINT: as make_unique gives it
+    static_assert(!std::is_same_v<S, Step>, "the size of the object is lost");
+  }
+  std::unique_ptr<Step> step;
+  size_t bytes;
+};
+
 /// What a profile says about a step.
 struct StepInfo {
   std::string kind;               ///< op type, or the name of the fusion
@@ -130,8 +142,8 @@ struct StepInfo {
 
 struct PlannedStep {
   std::unique_ptr<Step> step;
-  size_t bytes = 0;    ///< of the object
-  bool long_ = false;  ///< reads so many weights that the caches hold nothing else when it is done
+  size_t bytes = 0;             ///< of the object
+  bool empties_caches = false;  ///< reads so many weights that nothing else is left in the caches
   StepInfo info;
 };
 

@@ -197,14 +197,14 @@ void PlanBuilder::Touch(const View& view) {
   root.last_step = std::max(root.last_step, plan_->steps.size());
 }
 
-void PlanBuilder::Append(PlannedStep step, const Node& node, std::span<const View> used) {
-  constexpr int64_t kLongBytes = 1 << 18;
+void PlanBuilder::Emit(NewStep step, const Node& node, std::span<const View> used, StepInfo info) {
+  constexpr int64_t kCacheBytes = 1 << 18;
   for (const View& view : used) Touch(view);
-  if (step.info.kind.empty()) step.info.kind = node.kind;
-  step.info.op = node.op;
-  step.info.operations = node.operations;
-  step.long_ = step.info.weight_bytes >= kLongBytes;
-  plan_->steps.push_back(std::move(step));
+  if (info.kind.empty()) info.kind = node.kind;
+  info.op = node.op;
+  info.operations = node.operations;
+  const bool empties_caches = info.weight_bytes >= kCacheBytes;
+  plan_->steps.push_back({std::move(step.step), step.bytes, empties_caches, std::move(info)});
 }
 
 size_t PlanBuilder::LastUse(const GraphValue* value) const {

@@ -51,12 +51,8 @@ class PlanBuilder {
   Result<View> Constant(DataType dtype, const Shape& shape, std::span<const std::byte> content);
 
   /// Appends a step that reads or writes `used`.
-  template <typename S>
-  void Emit(std::unique_ptr<S> step, const Node& node, std::span<const View> used, StepInfo info = {}) {
-    Append({std::move(step), sizeof(S), false, std::move(info)}, node, used);
-  }
-  template <typename S>
-  void Emit(std::unique_ptr<S> step, const Node& node, std::initializer_list<View> used, StepInfo info = {}) {
+  void Emit(NewStep step, const Node& node, std::span<const View> used, StepInfo info = {});
+  void Emit(NewStep step, const Node& node, std::initializer_list<View> used, StepInfo info = {}) {
     Emit(std::move(step), node, std::span(used.begin(), used.size()), std::move(info));
   }
 
@@ -74,7 +70,6 @@ class PlanBuilder {
   int32_t ScanOf(const View& mask);
 
  private:
-  void Append(PlannedStep step, const Node& node, std::span<const View> used);
   int32_t NewRoot(Root root);
   void Touch(const View& view);
   Status Lower(const Node& node);
@@ -113,9 +108,9 @@ std::span<const LoweringEntry> AttentionLowerings();    // steps_attention.cc
 std::span<const LoweringEntry> FusedLowerings();        // steps_fused.cc
 
 /// The step that copies `from` to `to` element by element, converting between fp16, fp32 and equal types.
-std::unique_ptr<Step> MakeCopy(const View& from, const View& to);
+NewStep MakeCopy(const View& from, const View& to);
 /// The step that gathers slices of `x` along `axis` (batch_dims 0).
-std::unique_ptr<Step> MakeGather(const View& x, int64_t axis, const View& indices, const View& result);
+NewStep MakeGather(const View& x, int64_t axis, const View& indices, const View& result);
 
 }  // namespace milwright::engine
 

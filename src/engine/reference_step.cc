@@ -69,8 +69,7 @@ class ReferenceStep final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> MakeReferenceStep(const Node& node, std::vector<ReferenceArgument> arguments,
-                                        std::vector<View> results) {
+NewStep MakeReferenceStep(const Node& node, std::vector<ReferenceArgument> arguments, std::vector<View> results) {
   return std::make_unique<ReferenceStep>(node, std::move(arguments), std::move(results));
 }
 

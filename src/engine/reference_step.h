@@ -19,8 +19,7 @@ struct ReferenceArgument {
 };
 
 /// Runs node.definition->evaluate on tensors made of the arguments and stores its results in `results`.
-std::unique_ptr<Step> MakeReferenceStep(const Node& node, std::vector<ReferenceArgument> arguments,
-                                        std::vector<View> results);
+NewStep MakeReferenceStep(const Node& node, std::vector<ReferenceArgument> arguments, std::vector<View> results);
 
 /// The elements of a view as a dense tensor of `type` (of the view's shape).
 Result<Tensor> TensorOf(const Frame& frame, const View& view, const TensorType& type);

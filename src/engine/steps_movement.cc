@@ -47,8 +47,11 @@ class Writer {
     *bound = largest;
   }
   [[nodiscard]] const Copier& copier() const { return copier_; }
+  /// Asks for the memory at `to`, unless it is so much that its begin would be gone before it is written.
   void Prefetch(const std::byte* to) const {
+    constexpr int64_t kMostBytes = 1 << 14;
     constexpr size_t kLine = 64;
+    if (copier_.bytes_written() > kMostBytes) return;
     copier_.ForEachRun(const_cast<std::byte*>(to), [](const std::byte* run, size_t bytes) {
       for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(run + at, 1);
     });
@@ -429,20 +432,19 @@ class SliceUpdateStep final : public Step {
   }
 
   void Prefetch(const Frame& frame) const override {
-    if (writer_.copier().bytes_written() > kPrefetchedBytes) return;
     int64_t offset = 0;
+    size_t row = 0;
     for (size_t i = 0; i < target_.shape.size(); ++i) {
-      // What is not computed yet leads astray, not outside.
+      // A begin that is not computed yet is any number: it leads astray, not outside.
       const int64_t begin = form_.from_edge[i] ? 0 : begin_.Load(frame, i);
-      offset += std::clamp<int64_t>(begin, 0, target_.shape[i] - 1) * target_.strides[i];
+      const int64_t rows = form_.squeeze[i] ? 1 : update_.shape[row++];
+      offset += std::clamp<int64_t>(begin, 0, std::max<int64_t>(target_.shape[i] - rows, 0)) * target_.strides[i];
     }
     const int64_t element = BitWidth(target_.dtype) / 8;
     writer_.Prefetch(frame.At<std::byte>(target_, element) + offset * element);
   }
 
  private:
-  static constexpr int64_t kPrefetchedBytes = 1 << 14;
-
   View target_;
   View update_;
   IntegerList begin_;
@@ -540,9 +542,9 @@ constexpr LoweringEntry kEntries[] = {
 
 std::span<const LoweringEntry> MovementLowerings() { return kEntries; }
 
-std::unique_ptr<Step> MakeCopy(const View& from, const View& to) { return std::make_unique<CopyStep>(from, to, -1); }
+NewStep MakeCopy(const View& from, const View& to) { return std::make_unique<CopyStep>(from, to, -1); }
 
-std::unique_ptr<Step> MakeGather(const View& x, int64_t axis, const View& indices, const View& result) {
+NewStep MakeGather(const View& x, int64_t axis, const View& indices, const View& result) {
   return std::make_unique<GatherStep>(x, axis, indices, result);
 }
 

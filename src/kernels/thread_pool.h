@@ -1,8 +1,9 @@
 // A fixed pool of threads for short fork-join regions.
 //
 // A decode step runs about 200 regions of 20 to 500 microseconds each, so the cost of a region is what counts: workers
-// spin for a moment after a region (the next one usually comes within microseconds) and then sleep on a futex, because
-// pure spinning collapses when other processes share the cores (performance-anchors.md).
+// spin for a moment after a region (the next one usually comes within microseconds), offer their core to others for a
+// while, and then sleep on a futex, because pure spinning collapses when other processes share the cores
+// (performance-anchors.md).
 #ifndef MILWRIGHT_KERNELS_THREAD_POOL_H_
 #define MILWRIGHT_KERNELS_THREAD_POOL_H_
 
@@ -42,7 +43,7 @@ class ThreadPool {
   /// done with its own call, the caller makes the worker's too.
   ///
   /// When the pool is busy with a region of another caller (or of this very thread: nested use), the calls are made one
-  /// after another on the calling thread. Since work is split by thread number alone, results do not depend on that.
+  /// after another on the calling thread. So a call must not wait for another one of its region.
   template <typename Fn>
   void Run(Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
@@ -64,8 +65,9 @@ class ThreadPool {
   }
 
   /// As ParallelFor, for tasks that take long enough to be worth balancing: each thread goes through its own part in
-  /// pieces of `piece` tasks (a multiple of `grain`), and one that is done helps the others. A worker that wakes late,
-  /// or whose core is taken by another program, then holds nobody up.
+  /// pieces of `piece` tasks, and one that is done helps the others. A worker that wakes late, or whose core is taken
+  /// by another program, then holds nobody up. All bounds but the last are multiples of `grain` plus multiples of
+  /// `piece`; which thread runs a piece, and how many there are, must not matter to the results.
   template <typename Fn>
   void ParallelForBalanced(int64_t tasks, Fn&& fn, int64_t grain, int64_t piece) {
     if (threads_ == 1 || tasks <= grain) {
@@ -73,21 +75,20 @@ class ThreadPool {
       return;
     }
     struct alignas(64) Part {
-      std::atomic<int64_t> next;
+      int64_t next;  // atomic in the region; no std::atomic, which would set the parts of threads that there are not
       int64_t end;
     };
     std::array<Part, kMaxThreads> parts;
     for (int thread = 0; thread < threads_; ++thread) {
       const TaskRange range = PartOf(tasks, thread, threads_, grain);
-      parts[static_cast<size_t>(thread)].next.store(range.begin, std::memory_order_relaxed);
-      parts[static_cast<size_t>(thread)].end = range.end;
+      parts[static_cast<size_t>(thread)] = {range.begin, range.end};
     }
     Run([&](int thread) {
       for (int i = 0; i < threads_; ++i) {
         Part& part = parts[static_cast<size_t>((thread + i) % threads_)];
-        // Which thread runs a piece changes nothing in its results.
-        for (int64_t begin = part.next.fetch_add(piece, std::memory_order_relaxed); begin < part.end;
-             begin = part.next.fetch_add(piece, std::memory_order_relaxed)) {
+        const std::atomic_ref<int64_t> next(part.next);
+        for (int64_t begin = next.fetch_add(piece, std::memory_order_relaxed); begin < part.end;
+             begin = next.fetch_add(piece, std::memory_order_relaxed)) {
           fn(begin, std::min(begin + piece, part.end));
         }
       }
