@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <iterator>
 #include <utility>
@@ -19,7 +19,8 @@
 
 namespace milwright::engine {
 
-/// As std::vector, for at most `kCapacity` elements of a cheap default. Who adds elements makes sure that they fit.
+/// As std::vector, for at most `kCapacity` elements of a cheap default. Who adds elements makes
+/// sure that they fit: more would end the program.
 template <typename T, size_t kCapacity>
 class InlineVector {
  public:
@@ -48,11 +49,11 @@ class InlineVector {
   [[nodiscard]] const T& back() const { return values_[size_ - 1]; }
 
   void push_back(T value) {
-    assert(size_ < kCapacity);
+    if (size_ >= kCapacity) std::abort();
     values_[size_++] = std::move(value);
   }
   void resize(size_t size, const T& value = T()) {
-    assert(size <= kCapacity);
+    if (size > kCapacity) std::abort();
     for (size_t i = size_; i < size; ++i) values_[i] = value;
     size_ = static_cast<uint32_t>(size);
   }

@@ -74,12 +74,13 @@ class AttentionStep final : public Step {
   void Prefetch(const Frame& frame) const override {
     constexpr int64_t kLine = 64;
     constexpr int64_t kRows = 8;
+    constexpr int64_t kMostBytes = 1 << 14;  // of a first-level cache that other steps need too
     const int64_t element = BitWidth(operands_.k.dtype) / 8;
     const int64_t row_bytes = params_.dim * element;
     if (params_.queries > 1 || params_.k.row_stride != params_.dim) return;
     for (int64_t head = 0; head < params_.kv_heads; ++head) {
       const std::byte* keys = frame.At<std::byte>(operands_.k, element) + head * params_.k.head_stride * element;
-      const int64_t bytes = std::min(kRows, params_.columns) * row_bytes;
+      const int64_t bytes = std::min(std::min(kRows, params_.columns) * row_bytes, kMostBytes / params_.kv_heads);
       for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(keys + at);
     }
   }
