@@ -427,7 +427,7 @@ TEST_F(HttpTest, TwoHundredClientsAtOnce) {
   // What the first round made (sessions, threads' stacks, the allocator's arenas) serves the second: anything that
   // leaked with each of 200 requests, be it a copy of the caches (40 kB) alone, would show as 8 MB.
   constexpr int64_t kGrowthBound = 6 << 10;  // kB
-  if (!testing::kSanitized) {  // whose own memory grows
+  if (!testing::kSanitized) {                // whose own memory grows
     EXPECT_LT(growth, kGrowthBound);
   }
   EXPECT_EQ(wrong, 0U);

@@ -15,8 +15,9 @@ namespace milwright::kernels {
 namespace {
 
 /// How far ahead of the loads weights are prefetched, and into which cache: the second level takes more requests at a
-/// time than the first. Whole decode steps of a 0.6B model in fp16, medians of five sittings: 82 % of the read bandwidth
-/// with 8 KB into the first level, 86 % with 8 KB and 88 % with 16 KB into the second; other formats do not care.
+/// time than the first. Whole decode steps of a 0.6B model in fp16, medians of five sittings: 82 % of the read
+/// bandwidth with 8 KB into the first level, 86 % with 8 KB and 88 % with 16 KB into the second; other formats do not
+/// care.
 constexpr int64_t kPrefetchBytes = 16384;
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
