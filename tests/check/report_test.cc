@@ -14,6 +14,7 @@
 #include "check/report_html.h"
 #include "check/targets.h"
 #include "format/package.h"
+#include "support/files.h"
 #include "support/small_model.h"
 #include "support/test_util.h"
 
@@ -25,6 +26,7 @@ using ::testing::HasSubstr;
 using testing::MakeSpec;
 using ::testing::Not;
 using ::testing::StartsWith;
+using testing::TemporaryFolder;
 using Json = nlohmann::json;
 
 constexpr std::string_view kHostile = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J\xff";
@@ -327,12 +329,13 @@ TEST(Report, SarifValidatorFindsNothingWrong) {
   const std::filesystem::path tool =
       std::filesystem::path(MILWRIGHT_SOURCE_DIR) / "tests/sarif/node_modules/.bin/sarif-multitool";
   if (!std::filesystem::exists(tool)) GTEST_SKIP() << "no " << tool << ": run scripts/test_sarif";
+  const TemporaryFolder folder;
   std::string files;
   for (const std::string name : {"packages/b_slice", "packages/i_multifunction_int4", "state-semantics/T02",
                                  "state-semantics/T07", "packages/a_accumulator"}) {
     for (const std::string target : {"ane-ios26", "any"}) {
       const std::string file =
-          fmt::format("{}/{}_{}.sarif", ::testing::TempDir(), std::filesystem::path(name).filename().string(), target);
+          fmt::format("{}/{}_{}.sarif", folder.Path(), std::filesystem::path(name).filename().string(), target);
       std::ofstream(file) << WriteSarifReport(Alone(ReportOnFixture(name + ".mlpackage", target)));
       files += " " + file;
     }

@@ -18,6 +18,7 @@ using testing::FindAll;
 using testing::Milwright;
 using testing::Output;
 using testing::Package;
+using testing::TemporaryFolder;
 
 std::vector<std::string> Verbs() {
   std::vector<std::string> verbs;
@@ -138,7 +139,8 @@ TEST(Cli, RunComparesWithGoldenSteps) {
 }
 
 TEST(Cli, StatesGoInAndOut) {
-  const std::string folder = ::testing::TempDir();
+  const TemporaryFolder own;
+  const std::string folder = own.Path();
   const std::string golden = (DataDir() / "packages/a_accumulator.npz").string();
   const std::string run = "run " + Package("a_accumulator") + " --input " + golden;
   ASSERT_EQ(Milwright(run + " --steps 2 --state-out " + folder + "/two.npz --output " + folder + "/steps.npz").code, 0);
@@ -149,9 +151,9 @@ TEST(Cli, StatesGoInAndOut) {
 
 // Checkpoint to text: build, check, compress, verify, generate, and what each says when asked for nonsense.
 TEST(Cli, FromCheckpointToText) {
-  const std::string folder = ::testing::TempDir() + "/milwright_cli_jacobean";
+  const TemporaryFolder own;
+  const std::string folder = own.Path();
   const std::string example = std::string(MILWRIGHT_SOURCE_DIR) + "/examples/qwen3-jacobean";
-  std::filesystem::remove_all(folder);
   const Output built =
       Milwright("build " + example + " -o " + folder + "/a --functions decode,prefill:16 --context-length 256");
   ASSERT_EQ(built.code, 0) << built.text;
@@ -171,7 +173,6 @@ TEST(Cli, FromCheckpointToText) {
   EXPECT_EQ(Milwright("build " + folder + " -o " + folder + "/c").code, 3);
   EXPECT_EQ(Milwright("compress " + folder + "/a -o " + folder + "/c --quantize int3").code, 2);
   EXPECT_EQ(Milwright("verify " + folder + "/a").code, 2);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Cli, JsonIsJson) {

@@ -291,7 +291,8 @@ TEST(ResizeTable, NumbersThatTheTypeCannotCountOnAreRefused) {
 class BuiltPackages : public ::testing::TestWithParam<std::tuple<std::string, std::string, CacheUpdate>> {};
 
 ModelSpec Build(const std::string& checkpoint, const std::string& layout, CacheUpdate update, int64_t length) {
-  const std::string folder = ::testing::TempDir() + "/context_length_" + std::to_string(::getpid());
+  const testing::TemporaryFolder own;  // the mapping of its weights stays when it goes
+  const std::string folder = own.Path();
   BuildOptions options;
   options.checkpoint = SharedDir() / "checkpoints" / checkpoint;
   options.output = folder;
@@ -304,7 +305,6 @@ ModelSpec Build(const std::string& checkpoint, const std::string& layout, CacheU
   EXPECT_OK(BuildCheckpoint(options));
   auto spec = OpenModel(folder + "/model.mlpackage");
   EXPECT_OK(spec);
-  std::filesystem::remove_all(folder);  // the mapping of its weights stays
   return spec.ok() ? *std::move(spec) : ModelSpec();
 }
 

@@ -5,23 +5,22 @@
 
 #include <fstream>
 
+#include "support/files.h"
+
 namespace milwright {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// A folder that goes with the test.
 class Folder {
  public:
-  Folder() : path_(std::filesystem::path(testing::TempDir()) / "milwright_chat_template") {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_ / "additional_chat_templates");
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder() : path_(folder_.Path()) { std::filesystem::create_directories(path_ / "additional_chat_templates"); }
   void Write(const std::string& name, std::string_view text) const { std::ofstream(path_ / name) << text; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
+  testing::TemporaryFolder folder_;
   std::filesystem::path path_;
 };
 

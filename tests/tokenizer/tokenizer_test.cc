@@ -10,13 +10,14 @@
 #include <thread>
 
 #include "support.h"
+#include "support/files.h"
 #include "tokenizer/unicode.h"
 
 namespace milwright {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 nlohmann::json MinimalTokenizer() {
   return {{"version", "1.0"},
@@ -50,7 +51,7 @@ std::string RandomText(std::mt19937& random, size_t length) {
 
 TEST(TokenizerTest, DecodingUndoesByteLevelEncoding) {
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (const char* folder : {"llama3", "gpt2"}) {  // without normalizer
     const auto tokenizer = Tokenizer::Load(TokenizerData() / folder);
@@ -68,7 +69,7 @@ TEST(TokenizerTest, DecodingUndoesByteLevelEncoding) {
 
 TEST(TokenizerTest, StreamingEqualsDecodingForAnyIds) {
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (const char* folder : {"", "llama3", "gpt2", "gemma", "llama2"}) {
     SCOPED_TRACE(folder);
@@ -79,7 +80,7 @@ TEST(TokenizerTest, StreamingEqualsDecodingForAnyIds) {
       for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<size_t>(tokenizer->id_limit() + 3));
       const auto decoded = tokenizer->Decode(ids, /*skip_special_tokens=*/true);
       ASSERT_TRUE(decoded.ok());
-      ASSERT_EQ(Stream(*tokenizer, ids, /*skip_special_tokens=*/true), *decoded) << testing::PrintToString(ids);
+      ASSERT_EQ(Stream(*tokenizer, ids, /*skip_special_tokens=*/true), *decoded) << ::testing::PrintToString(ids);
       ASSERT_FALSE(FindInvalidUtf8(*decoded));
     }
   }
@@ -114,7 +115,7 @@ TEST(TokenizerTest, IgnoresIdsWithoutTokenAndRefusesNegativeOnes) {
 TEST(TokenizerTest, RefusesTextThatIsNotUtf8) {
   const Tokenizer tokenizer = MakeTokenizer(MinimalTokenizer());
   for (const std::string text : {"a\xFF", "\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80", "a\x80"}) {
-    EXPECT_EQ(tokenizer.Encode(text, false).status().code(), ErrorCode::kUsage) << testing::PrintToString(text);
+    EXPECT_EQ(tokenizer.Encode(text, false).status().code(), ErrorCode::kUsage) << ::testing::PrintToString(text);
   }
 }
 
@@ -239,7 +240,7 @@ TEST(TokenizerTest, HostileTextsTakeNearlyLinearTime) {
     const auto tokenizer = Tokenizer::Load(TokenizerData() / folder);
     ASSERT_TRUE(tokenizer.ok());
     for (const std::string& unit : units) {
-      SCOPED_TRACE(testing::PrintToString(unit) + " in " + folder);
+      SCOPED_TRACE(::testing::PrintToString(unit) + " in " + folder);
       std::string text;
       while (text.size() < 1'000'000) text += unit;
       // Measured: below 0.5 s of processor time, with sanitizers below 8 s. Quadratic time would be hours.
@@ -272,8 +273,8 @@ TEST(TokenizerTest, ThreadsMayShareATokenizer) {
 }
 
 TEST(TokenizerTest, RefusesAConfigThatNamesUnknownTokens) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "milwright_tokenizer_config";
-  std::filesystem::create_directories(folder);
+  const testing::TemporaryFolder own;
+  const std::filesystem::path folder = own.Path();
   std::ofstream(folder / "tokenizer.json") << MinimalTokenizer().dump();
   std::ofstream(folder / "tokenizer_config.json") << R"({"eos_token": {"content": "<end>"}})";
   EXPECT_THAT(Tokenizer::Load(folder).status().message(), HasSubstr("\"<end>\" as eos_token"));
@@ -282,7 +283,6 @@ TEST(TokenizerTest, RefusesAConfigThatNamesUnknownTokens) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   EXPECT_EQ(tokenizer->special_ids().eos, 2);
   EXPECT_EQ(tokenizer->special_ids().bos, 0);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
