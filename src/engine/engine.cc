@@ -75,8 +75,9 @@ using Clock = std::chrono::steady_clock;
 // in the time of one miss.
 void PrefetchSteps(std::span<const engine::PlannedStep> steps, const Frame& frame) {
   constexpr size_t kLine = 64;
+  constexpr size_t kMostSteps = 32;  // some 32 KB of objects: what a first-level cache holds
   size_t count = 0;
-  while (count < steps.size() && count < 32 && (count == 0 || !steps[count - 1].empties_caches)) {
+  while (count < std::min(steps.size(), kMostSteps) && (count == 0 || !steps[count - 1].empties_caches)) {
     const auto* object = reinterpret_cast<const std::byte*>(steps[count].step.get());
     for (size_t at = 0; at < steps[count].bytes; at += kLine) __builtin_prefetch(object + at);
     ++count;

@@ -15,8 +15,6 @@ int64_t Product(const Shape& shape, size_t begin, size_t end) {
                          int64_t{1}, std::multiplies<>());
 }
 
-// ---- attention ----
-
 // The scores of a softmax over the last axis, as the op or written out; null when `value` is none.
 GraphValue* SoftmaxOf(GraphValue* value) {
   const auto last = static_cast<int64_t>(value->shape().size()) - 1;

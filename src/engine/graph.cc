@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "engine/inline_vector.h"
-#include "ops/axes.h"
 
 namespace milwright::engine {
 

@@ -8,7 +8,6 @@
 
 #include "engine/reference_step.h"
 #include "mil/program.h"
-#include "ops/axes.h"
 
 namespace milwright::engine {
 namespace {

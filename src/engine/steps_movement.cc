@@ -454,8 +454,8 @@ class SliceUpdateStep final : public Step {
 };
 
 // The numbers of a parameter, which a fusion may have taken apart; the views that hold them are added to `used`.
-Result<IntegerList> NumbersOf(PlanBuilder& builder, const Node& node, std::string_view parameter,
-                              std::vector<View>* used) {
+Result<IntegerList> IntegersOf(PlanBuilder& builder, const Node& node, std::string_view parameter,
+                               std::vector<View>* used) {
   IntegerList numbers;
   for (GraphValue* value : node.Args(parameter)) {
     if (value->known != nullptr) {
@@ -472,8 +472,8 @@ Result<IntegerList> NumbersOf(PlanBuilder& builder, const Node& node, std::strin
 Result<bool> LowerSliceUpdate(PlanBuilder& builder, const Node& node) {
   std::vector<View> used;
   MW_ASSIGN_OR_RETURN(const View update, builder.ViewOf(node.Arg("update")));
-  MW_ASSIGN_OR_RETURN(IntegerList begin, NumbersOf(builder, node, "begin", &used));
-  MW_ASSIGN_OR_RETURN(IntegerList end, NumbersOf(builder, node, "end", &used));
+  MW_ASSIGN_OR_RETURN(IntegerList begin, IntegersOf(builder, node, "begin", &used));
+  MW_ASSIGN_OR_RETURN(IntegerList end, IntegersOf(builder, node, "end", &used));
   MW_ASSIGN_OR_RETURN(const View target, builder.UpdateTarget(node, node.Arg("x")));
   View source = update;
   if (update.root == target.root) {  // a part of what is written: read it first
