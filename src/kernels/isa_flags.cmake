@@ -22,6 +22,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matvec_vnni.cc
                       ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matmul_vnni.cc
                APPEND PROPERTY COMPILE_OPTIONS -mavx512vnni)
+  set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matmul_amx.cc
+               APPEND PROPERTY COMPILE_OPTIONS -mavx512bf16 -mamx-tile -mamx-bf16)
   set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/avx512/matvec_vbmi.cc
                APPEND PROPERTY COMPILE_OPTIONS -mavx512vbmi)
 endif()

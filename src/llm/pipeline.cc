@@ -306,7 +306,7 @@ Result<TensorMap> Pipeline::RunStage(Stage& stage, const ManifestFunction& funct
   return outputs;
 }
 
-/// Heads that are packages of their own take one token at a time.
+/// Heads that are packages of their own take one token at a time: those whose logits are wanted.
 Status Pipeline::RunHead(Stage& stage, const ManifestFunction& function, const PipelineCall& call,
                          const TensorMap& passed, StepResult& result) {
   const auto hidden = passed.find(std::string(FeatureKindName(FeatureKind::kHidden)));
@@ -314,7 +314,7 @@ Status Pipeline::RunHead(Stage& stage, const ManifestFunction& function, const P
     return {ErrorCode::kUnreadable, fmt::format("{}: the head has no hidden state to start from", folder_)};
   }
   const Tensor& rows = hidden->second;
-  for (size_t t = 0; t < call.tokens.size(); ++t) {
+  for (size_t t = logit_rows_ == LogitRows::kLast ? call.tokens.size() - 1 : 0; t < call.tokens.size(); ++t) {
     const size_t row_bytes = rows.bytes().size() / call.tokens.size();
     const auto row = rows.bytes().subspan(t * row_bytes, row_bytes);
     MW_ASSIGN_OR_RETURN(Tensor one,

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kernels/stored_weights.h"
 
@@ -101,6 +103,50 @@ TEST(MatMulTest, ResultsDoNotDependOnThreadsNorOnTheNumberOfRows) {
         const std::vector<float> some = RunMatMul(kernel, 1, weights.view, x.data(), 5, nullptr);
         EXPECT_EQ(some, std::vector<float>(all.begin(), all.begin() + 500)) << kernel.name << " " << name;
       }
+    }
+  }
+}
+
+/// Kernels may split numbers into shorter ones, and leave out parts that are 0.
+TEST(MatMulTest, ActivationsOfAnyLengthInBitsAgreeWithScalar) {
+  Random random(TestSeed());
+  const StoredWeights weights(FormatNamed("fp16"), 40, 96, random);
+  const std::vector<float> x = RandomFloats(random, 20 * 96);
+  for (const uint32_t kept : {0xFFFFFFFFU, 0xFFFFE000U, 0xFFFF0000U, 0U}) {  // fp32, fp16, bf16, zeros
+    std::vector<float> rounded = x;
+    for (float& value : rounded) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kept);
+    const auto expected = RunMatMul(Scalar().matmul.back(), 1, weights.view, rounded.data(), 20, nullptr);
+    for (const Kernels* kernels : AvailableKernels()) {
+      const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kExact);
+      const auto y = RunMatMul(kernel, 1, weights.view, rounded.data(), 20, nullptr);
+      for (size_t i = 0; i < y.size(); ++i) {
+        double norm = 0;  // |w| < 2 in this format
+        for (size_t k = 0; k < 96; ++k) norm += 2 * std::fabs(rounded[i / 40 * 96 + k]);
+        ASSERT_NEAR(y[i], expected[i], 2 * (96 + 6) * kUnit * norm) << kernel.name << ", bits " << kept;
+      }
+    }
+  }
+}
+
+TEST(MatMulTest, InfinitiesAndNanOfTheActivationComeThrough) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Random random(TestSeed());
+  StoredWeights weights(FormatNamed("fp16"), 40, 96, random);
+  std::vector<float> x = RandomFloats(random, 20 * 96);
+  x[5] = kInfinity;                             // row 0: one infinity
+  x[96 + 7] = std::nanf("");                    // row 1
+  x[2 * 96 + 3] = x[2 * 96 + 90] = -kInfinity;  // row 2: two, which some outputs subtract
+  x[19 * 96 + 95] = kInfinity;                  // in the last, incomplete group of rows
+  const auto expected = RunMatMul(Scalar().matmul.back(), 1, weights.view, x.data(), 20, nullptr);
+  for (const Kernels* kernels : AvailableKernels()) {
+    const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kExact);
+    const auto y = RunMatMul(kernel, 1, weights.view, x.data(), 20, nullptr);
+    for (size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << kernel.name << " " << i;
+      if (std::isinf(expected[i])) {
+        ASSERT_EQ(y[i], expected[i]) << kernel.name << " " << i;
+      }
+      ASSERT_EQ(std::isfinite(y[i]), std::isfinite(expected[i])) << kernel.name << " " << i;
     }
   }
 }

@@ -210,6 +210,49 @@ TEST_F(ContractTest, AnemllKinds) {
   EXPECT_THAT(*meta, HasSubstr("num_chunks: 2\n"));
 }
 
+/// Counts the predictions of packages whose path has a part.
+class CountedEngine : public PackageEngine {
+ public:
+  CountedEngine(std::unique_ptr<PackageEngine> engine, int* count) : engine_(std::move(engine)), count_(count) {}
+  Result<State> MakeState() override { return engine_->MakeState(); }
+  [[nodiscard]] const ModelSpec& spec() const override { return engine_->spec(); }
+  Result<TensorMap> Predict(const std::string& function, const TensorMap& inputs, State* state) override {
+    ++*count_;
+    return engine_->Predict(function, inputs, state);
+  }
+
+ private:
+  std::unique_ptr<PackageEngine> engine_;
+  int* count_;
+};
+
+TEST_F(ContractTest, OnlyTokensWhoseLogitsAreWantedGoThroughAHeadOfItsOwn) {
+  BuildOptions options = Options("anemll");
+  options.functions = *ParseFunctions("decode,prefill:8");
+  Build("llama-tiny", options);
+  if (IsSkipped()) return;
+  int heads = 0;
+  const EngineLoader loader =
+      [&heads, inner = ReferenceEngine()](const std::string& path) -> Result<std::unique_ptr<PackageEngine>> {
+    MW_ASSIGN_OR_RETURN(std::unique_ptr<PackageEngine> engine, inner(path));
+    if (path.find("lm_head") == std::string::npos) return engine;
+    return std::unique_ptr<PackageEngine>(std::make_unique<CountedEngine>(std::move(engine), &heads));
+  };
+  const auto pipeline = Pipeline::Open(Folder(), loader);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status().message();
+  const auto tokens = std::span(golden_.tokens).first(8);
+  const auto all = (*pipeline)->Prefill(tokens);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(heads, 8);
+  ASSERT_TRUE((*pipeline)->Reset().ok());
+  (*pipeline)->SetLogitRows(LogitRows::kLast);
+  const auto last = (*pipeline)->Prefill(tokens);
+  ASSERT_TRUE(last.ok()) << last.status().message();
+  EXPECT_EQ(heads, 9);
+  EXPECT_EQ(last->logit_rows, 1);
+  EXPECT_EQ(last->logits, std::vector<float>(all->logits.end() - golden_.vocabulary, all->logits.end()));
+}
+
 TEST_F(ContractTest, HuggingFaceFlexibleShapes) {
   BuildOptions options = Options("hf", DataType::kFp16);
   Build("qwen2-tiny", options);

@@ -55,6 +55,7 @@ Kernels MakeAvx512() {
   };
   using MatMul = FloatMatMul<Avx512>;
   static const MatMulKernel matmul[] = {
+      kMatMulAmx,
       kMatMulInt8Vnni[0],
       kMatMulInt8Vnni[1],
       {"matmul_f32_any_avx512", Operands::kFp32, SupportsAll, MatMul::PackedBytes, MatMul::Pack, MatMul::kPackRows,

@@ -27,7 +27,7 @@ struct ActivationBlock {
 struct PanelRow {
   alignas(64) uint8_t codes[kDecodeChunk];
   float scale[kPanelBlocks];
-  float excess[kPanelBlocks];
+  float excess[kPanelBlocks];  // only where weights have offsets
 };
 
 bool BlockFits(const Grid& grid, int64_t cols) { return grid.col_block >= cols || grid.col_block % kBlock == 0; }
@@ -98,37 +98,66 @@ void DecodeCodes(const WeightView& view, int64_t row, int64_t column, int64_t de
   }
 }
 
+/// What DecodeCodes makes codes larger by.
+int32_t CodeExcess(Codec codec) {
+  if (codec == Codec::kInt8 || IsLut(codec)) return 128;
+  return codec == Codec::kInt4 ? 8 : 0;
+}
+
+/// The scales of `blocks` blocks (at most kPanelBlocks) of a row from `column` on, times `factor`.
+void LoadScales(const WeightView& view, int64_t row, int64_t column, int64_t blocks, float factor, float* out) {
+  static_assert(kPanelBlocks == 8);
+  if (!view.scale || view.scale.col_block >= view.cols) {
+    const float scale = view.scale ? GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, 0, view.cols)) : 1.0F;
+    _mm256_storeu_ps(out, _mm256_set1_ps(factor * scale));
+    return;
+  }
+  if (view.scale.col_block == kBlock && view.scale.type == DataType::kFp16) {
+    const auto* halves =
+        static_cast<const uint8_t*>(view.scale.data) + 2 * GridEntry(view.scale, row, column, view.cols);
+    const auto mask = static_cast<__mmask8>(_bzhi_u32(0xFFU, static_cast<unsigned>(blocks)));
+    const __m256 scales = _mm256_cvtph_ps(_mm_maskz_loadu_epi16(mask, halves));
+    _mm256_storeu_ps(out, _mm256_mul_ps(scales, _mm256_set1_ps(factor)));
+    return;
+  }
+  for (int64_t b = 0; b < blocks; ++b) {
+    out[b] = factor * GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, column + b * kBlock, view.cols));
+  }
+}
+
 void DecodePanelRow(const WeightView& view, int64_t row, int64_t column, int64_t depth, PanelRow& out) {
   float factor = 1.0F;
-  float excess = view.codec == Codec::kInt8 ? 128.0F : view.codec == Codec::kInt4 ? 8.0F : 0.0F;
+  const auto excess = static_cast<float>(CodeExcess(view.codec));
   if (IsLut(view.codec)) {
     uint8_t table[16];
     factor = QuantizeTable16(view.table, row / view.table.row_block, table);
-    excess = 128.0F;
     DecodeCodes(view, row, column, depth, table, out.codes);
   } else {
     DecodeCodes(view, row, column, depth, nullptr, out.codes);
   }
-  for (int64_t k = 0; k < depth; k += kBlock) {
-    const int64_t b = k / kBlock;
-    out.scale[b] = factor;
-    if (view.scale) out.scale[b] *= GridLoad<Avx512>(view.scale, GridEntry(view.scale, row, column + k, view.cols));
-    out.excess[b] = excess;
-    if (view.offset) out.excess[b] += GridLoad<Avx512>(view.offset, GridEntry(view.offset, row, column + k, view.cols));
+  const int64_t blocks = Blocks(depth);
+  LoadScales(view, row, column, blocks, factor, out.scale);
+  if (!view.offset) return;  // the same for all codes: Tile takes it from KnownExcess
+  for (int64_t b = 0; b < blocks; ++b) {
+    out.excess[b] = excess + GridLoad<Avx512>(view.offset, GridEntry(view.offset, row, column + b * kBlock, view.cols));
   }
 }
 
-template <int kRows, int kVectors>
-void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride, int64_t blocks, float* sums,
-          int64_t stride) {
+/// kOffsets: what codes are too large by differs between blocks; else all are by `excess`.
+template <int kRows, int kVectors, bool kOffsets>
+void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride, int64_t blocks, int32_t excess,
+          float* sums, int64_t stride) {
   __m512 acc[kRows][kVectors];
   MW_UNROLL for (int r = 0; r < kRows; ++r) {
     MW_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_loadu_ps(sums + r * stride + v * kWidth);
   }
   for (int64_t b = 0; b < blocks; ++b) {
     __m512i dots[kRows][kVectors];
-    MW_UNROLL for (int r = 0; r < kRows; ++r) {
-      MW_UNROLL for (int v = 0; v < kVectors; ++v) dots[r][v] = _mm512_setzero_si512();
+    MW_UNROLL for (int v = 0; v < kVectors; ++v) {
+      const __m512i start =
+          kOffsets ? _mm512_setzero_si512()
+                   : _mm512_mullo_epi32(_mm512_load_si512(x[v * group_stride + b].sum), _mm512_set1_epi32(-excess));
+      MW_UNROLL for (int r = 0; r < kRows; ++r) dots[r][v] = start;
     }
     MW_UNROLL for (int64_t k = 0; k < kBlock / 4; ++k) {
       __m512i lanes[kVectors];
@@ -143,10 +172,13 @@ void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride,
     MW_UNROLL for (int v = 0; v < kVectors; ++v) {
       const ActivationBlock& block = x[v * group_stride + b];
       const __m512 x_scale = _mm512_load_ps(block.scale);
-      const __m512 x_sum = _mm512_cvtepi32_ps(_mm512_load_si512(block.sum));
       MW_UNROLL for (int r = 0; r < kRows; ++r) {
-        // Exact: products of whole numbers far below 2^24, unless an offset is fractional.
-        const __m512 dot = _mm512_fnmadd_ps(x_sum, _mm512_set1_ps(panel[r].excess[b]), _mm512_cvtepi32_ps(dots[r][v]));
+        __m512 dot = _mm512_cvtepi32_ps(dots[r][v]);
+        if constexpr (kOffsets) {
+          // Exact: products of whole numbers far below 2^24, unless an offset is fractional.
+          const __m512 x_sum = _mm512_cvtepi32_ps(_mm512_load_si512(block.sum));
+          dot = _mm512_fnmadd_ps(x_sum, _mm512_set1_ps(panel[r].excess[b]), dot);
+        }
         acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(dot, x_scale), _mm512_set1_ps(panel[r].scale[b]), acc[r][v]);
       }
     }
@@ -156,24 +188,30 @@ void Tile(const PanelRow* panel, const ActivationBlock* x, int64_t group_stride,
   }
 }
 
-template <int kVectors>
+template <int kVectors, bool kOffsets>
 void PanelTiles(const PanelRow* panel, int64_t rows, const ActivationBlock* x, int64_t group_stride, int64_t blocks,
-                float* sums, int64_t stride) {
+                int32_t excess, float* sums, int64_t stride) {
   int64_t r = 0;
   for (; r + kTileRows <= rows; r += kTileRows) {
-    Tile<kTileRows, kVectors>(panel + r, x, group_stride, blocks, sums + r * stride, stride);
+    Tile<kTileRows, kVectors, kOffsets>(panel + r, x, group_stride, blocks, excess, sums + r * stride, stride);
   }
-  for (; r < rows; ++r) Tile<1, kVectors>(panel + r, x, group_stride, blocks, sums + r * stride, stride);
+  for (; r < rows; ++r) {
+    Tile<1, kVectors, kOffsets>(panel + r, x, group_stride, blocks, excess, sums + r * stride, stride);
+  }
 }
 
-void Rows(const WeightView& view, const void* packed, int64_t m, const float* bias, int64_t begin, int64_t end,
-          void* scratch, float* y, int64_t ldy) {
+template <bool kOffsets>
+void RowsOf(const WeightView& view, const void* packed, int64_t m, const float* bias, int64_t begin, int64_t end,
+            void* scratch, float* y, int64_t ldy) {
   const int64_t stride = RoundUp(m, kWidth);
   const int64_t group_stride = Blocks(view.cols);
+  const int32_t excess = CodeExcess(view.codec);
   auto* panel = static_cast<PanelRow*>(scratch);
   auto* sums = reinterpret_cast<float*>(panel + kPanelRows);
   for (int64_t first = begin; first < end; first += kPanelRows) {
     const int64_t rows = Min(kPanelRows, end - first);
+    NextRows next(view, first + rows, kPanelRows,
+                  (view.cols + kDecodeChunk - 1) / kDecodeChunk * (stride / (2 * kWidth) + 1));
     for (int64_t i = 0; i < rows * stride; ++i) sums[i] = 0.0F;
     for (int64_t k = 0; k < view.cols; k += kDecodeChunk) {
       const int64_t depth = Min(kDecodeChunk, view.cols - k);
@@ -181,16 +219,22 @@ void Rows(const WeightView& view, const void* packed, int64_t m, const float* bi
       const auto* x = static_cast<const ActivationBlock*>(packed) + k / kBlock;
       int64_t group = 0;
       for (; group + 2 * kWidth <= stride; group += 2 * kWidth) {
-        PanelTiles<2>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), sums + group,
-                      stride);
+        next.Fetch();
+        PanelTiles<2, kOffsets>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), excess,
+                                sums + group, stride);
       }
       if (group < stride) {
-        PanelTiles<1>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), sums + group,
-                      stride);
+        PanelTiles<1, kOffsets>(panel, rows, x + group / kWidth * group_stride, group_stride, Blocks(depth), excess,
+                                sums + group, stride);
       }
     }
-    StoreTransposed(sums, stride, rows, m, bias != nullptr ? bias + first : nullptr, y + first, ldy);
+    Avx512::StoreTransposed(sums, kWidth, stride, rows, m, bias != nullptr ? bias + first : nullptr, y + first, ldy);
   }
+}
+
+void Rows(const WeightView& view, const void* packed, int64_t m, const float* bias, int64_t begin, int64_t end,
+          void* scratch, float* y, int64_t ldy) {
+  (view.offset ? RowsOf<true> : RowsOf<false>)(view, packed, m, bias, begin, end, scratch, y, ldy);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/avx512/transpose.h"
+
 namespace milwright::kernels {
 namespace {
 
@@ -93,6 +95,28 @@ struct Avx512 {
   /// Lane i gets the next of `values` if bit i is set, else 0.
   static F Expand(const float* values, uint32_t bits) {
     return _mm512_maskz_expand_ps(static_cast<__mmask16>(bits), Load(values));
+  }
+
+  /// y[i * ldy + n] = sum (n, i) + bias[n] for n in [0, count), i in [0, m); bias may be null. Sum (n, i) lies at
+  /// sums[i / 16 * group_stride + n * row_stride + i % 16]; those up to whole tiles of 16 x 16 are readable.
+  static void StoreTransposed(const float* sums, int64_t group_stride, int64_t row_stride, int64_t count, int64_t m,
+                              const float* bias, float* y, int64_t ldy) {
+    constexpr int64_t kTile = 16;
+    for (int64_t n = 0; n < count; n += kTile) {
+      const __mmask16 mask = First(count - n < kTile ? count - n : kTile);
+      const __m512 added = bias != nullptr ? _mm512_maskz_loadu_ps(mask, bias + n) : _mm512_setzero_ps();
+      for (int64_t i = 0; i < m; i += kTile) {
+        __m512i rows[kTile];
+        MW_UNROLL for (int64_t r = 0; r < kTile; ++r) {
+          rows[r] = _mm512_loadu_si512(sums + i / kTile * group_stride + (n + r) * row_stride);
+        }
+        Transpose16(rows);
+        const int64_t last = m - i < kTile ? m - i : kTile;
+        for (int64_t r = 0; r < last; ++r) {
+          _mm512_mask_storeu_ps(y + (i + r) * ldy + n, mask, _mm512_add_ps(_mm512_castsi512_ps(rows[r]), added));
+        }
+      }
+    }
   }
 
  private:

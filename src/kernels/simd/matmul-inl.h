@@ -18,6 +18,31 @@ namespace {
 /// Rows of W that are decoded together: a whole number of tiles for all instruction sets.
 constexpr int64_t kPanelRows = 48;
 
+/// Asks for the stored codes of the rows behind a panel while the panel is multiplied: they are read piece by piece, a
+/// few columns of many rows at a time, which the processor does not foresee.
+class NextRows {
+ public:
+  /// The `count` rows from `first` on, in `shares` calls of Fetch.
+  NextRows(const WeightView& view, int64_t first, int64_t count, int64_t shares) {
+    if (view.mask != nullptr) return;  // where a sparse row begins depends on its mask
+    const int64_t row_bits = view.cols * CodeBits(view.codec);
+    next_ = view.codes + Min(first * row_bits / 8, view.code_bytes);
+    end_ = view.codes + Min((first + count) * row_bits / 8, view.code_bytes);
+    share_ = (end_ - next_) / shares + 1;
+  }
+
+  void Fetch() {
+    const uint8_t* until = end_ - next_ > share_ ? next_ + share_ : end_;
+    for (; next_ < until; next_ += kLine) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const uint8_t* next_ = nullptr;
+  const uint8_t* end_ = nullptr;
+  int64_t share_ = 0;
+};
+
 /// Adds transposed partial results to the output: sums[n][m] with `stride` floats per n, n in [0, count).
 inline void StoreTransposed(const float* sums, int64_t stride, int64_t count, int64_t m, const float* bias, float* y,
                             int64_t ldy) {
@@ -96,6 +121,8 @@ struct FloatMatMul {
     RowDecoder<V> decoder(view);
     for (int64_t first = begin; first < end; first += kPanelRows) {
       const int64_t rows = Min(kPanelRows, end - first);
+      NextRows next(view, first + rows, kPanelRows,
+                    (cols + kDecodeChunk - 1) / kDecodeChunk * (stride / (V::kTileVectors * kWidth) + 1));
       for (int64_t i = 0; i < rows * stride; ++i) sums[i] = 0.0F;
       for (int64_t k = 0; k < cols; k += kDecodeChunk) {
         const int64_t depth = Min(kDecodeChunk, cols - k);
@@ -103,13 +130,19 @@ struct FloatMatMul {
         int64_t group = 0;
         const auto* x = static_cast<const float*>(packed) + k * kWidth;
         for (; group + V::kTileVectors * kWidth <= stride; group += V::kTileVectors * kWidth) {
+          next.Fetch();
           PanelTiles<V::kTileVectors>(panel, rows, x + group * cols, group_stride, depth, sums + group, stride);
         }
         for (; group < stride; group += kWidth) {
           PanelTiles<1>(panel, rows, x + group * cols, group_stride, depth, sums + group, stride);
         }
       }
-      StoreTransposed(sums, stride, rows, m, bias != nullptr ? bias + first : nullptr, y + first, ldy);
+      const float* added = bias != nullptr ? bias + first : nullptr;
+      if constexpr (requires { &V::StoreTransposed; }) {
+        V::StoreTransposed(sums, kWidth, stride, rows, m, added, y + first, ldy);
+      } else {
+        StoreTransposed(sums, stride, rows, m, added, y + first, ldy);
+      }
     }
   }
 };
