@@ -117,7 +117,7 @@ TEST(MatMulTest, ActivationsOfAnyLengthInBitsAgreeWithScalar) {
     for (float& value : rounded) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kept);
     const auto expected = RunMatMul(Scalar().matmul.back(), 1, weights.view, rounded.data(), 20, nullptr);
     for (const Kernels* kernels : AvailableKernels()) {
-      const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kExact);
+      const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kFast);
       const auto y = RunMatMul(kernel, 1, weights.view, rounded.data(), 20, nullptr);
       for (size_t i = 0; i < y.size(); ++i) {
         double norm = 0;  // |w| < 2 in this format
@@ -139,7 +139,7 @@ TEST(MatMulTest, InfinitiesAndNanOfTheActivationComeThrough) {
   x[19 * 96 + 95] = kInfinity;                  // in the last, incomplete group of rows
   const auto expected = RunMatMul(Scalar().matmul.back(), 1, weights.view, x.data(), 20, nullptr);
   for (const Kernels* kernels : AvailableKernels()) {
-    const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kExact);
+    const MatMulKernel& kernel = FindMatMul(*kernels, weights.view, Precision::kFast);
     const auto y = RunMatMul(kernel, 1, weights.view, x.data(), 20, nullptr);
     for (size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << kernel.name << " " << i;
