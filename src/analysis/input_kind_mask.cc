@@ -8,7 +8,7 @@
 namespace milwright {
 namespace {
 
-const OpNames& ScoreOps() {
+const OpNames& MaskedScoreOps() {
   static const OpNames kOps = {"add",       "mul",           "real_div", "sub",    "cast",           "reshape",
                                "transpose", "select",        "squeeze",  "tanh",   "slice_by_index", "maximum",
                                "clip",      "slice_by_size", "identity", "concat", "expand_dims"};
@@ -90,12 +90,12 @@ class MaskWalk {
   static bool HoldsScores(const Operation& op, const Value& mask) {
     return std::ranges::any_of(op.inputs(), [&mask](const Input& input) {
       const Value* operand = input.arguments.front().value;
-      return operand != nullptr && operand != &mask && ComesFrom(operand, {"matmul", "einsum"}, ScoreOps());
+      return operand != nullptr && operand != &mask && ComesFrom(operand, {"matmul", "einsum"}, MaskedScoreOps());
     });
   }
 
   static bool LeadsToSoftmax(const Operation& op) {
-    return LeadsTo(op.output(), {"softmax", "exp", "reduce_log_sum_exp"}, ScoreOps());
+    return LeadsTo(op.output(), {"softmax", "exp", "reduce_log_sum_exp"}, MaskedScoreOps());
   }
 
   MaskUse result_;
@@ -153,7 +153,7 @@ ValueSet CachesBehind(const Operation& op, const ValueSet& caches) {
       continue;
     }
     const bool product = producer->type() == "matmul" || producer->type() == "einsum";
-    if (product ? keys : !(keys ? kBackOfKeys : ScoreOps()).contains(producer->type())) continue;
+    if (product ? keys : !(keys ? kBackOfKeys : MaskedScoreOps()).contains(producer->type())) continue;
     for (const Input& input : producer->inputs()) {
       for (const Operand& operand : input.arguments) add(operand.value, keys || product);
     }

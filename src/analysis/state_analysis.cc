@@ -38,7 +38,7 @@ const Names& SoftmaxOps() {
 }
 
 // From scores to the softmax: scale, mask, soft cap, and the subtraction of the maximum when it is written out.
-const Names& ScoreOps() {
+const Names& OpsBeforeSoftmax() {
   static const Names kOps = {"add",           "mul",        "real_div",    "sub",     "cast",   "reshape",
                              "transpose",     "select",     "expand_dims", "squeeze", "concat", "slice_by_index",
                              "tanh",          "identity",   "maximum",     "clip",    "where",  "split",
@@ -98,7 +98,7 @@ class RoleFinder {
       return;
     }
     product_ = product_ || !constant_other;
-    if (!constant_other && LeadsTo(op.output(), SoftmaxOps(), ScoreOps())) attention_ = true;
+    if (!constant_other && LeadsTo(op.output(), SoftmaxOps(), OpsBeforeSoftmax())) attention_ = true;
   }
 
   // The old content passes through additions only.

@@ -23,10 +23,6 @@ constexpr std::string_view kAsidePrefix = "old-";
 // Tries before giving up on a name, or on a target that others keep changing.
 constexpr int kAttempts = 100;
 
-Status WriteError(const std::string& path, std::string_view what) {
-  return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, strerror(errno))};
-}
-
 // The target's folder, and its name in it; links followed, trailing slashes dropped.
 struct Place {
   std::filesystem::path folder;

@@ -29,10 +29,6 @@ Status ReadError(const std::string& path, std::string_view what) {
   return {ErrorCode::kUnreadable, fmt::format("{}: {}: {}", path, what, strerror(errno))};
 }
 
-Status WriteError(const std::string& path, std::string_view what) {
-  return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, strerror(errno))};
-}
-
 // For kernels without openat2: resolves every link and compares. (A link exchanged between the check and the open is
 // not caught; openat2 has no such window.)
 Result<UniqueFd> OpenBeneathByComparing(const std::string& root, const std::string& path) {
@@ -50,6 +46,10 @@ Result<UniqueFd> OpenBeneathByComparing(const std::string& root, const std::stri
 }
 
 }  // namespace
+
+Status WriteError(const std::string& path, std::string_view what) {
+  return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, strerror(errno))};
+}
 
 Result<std::string> ReadFile(const std::string& path, uint64_t limit) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

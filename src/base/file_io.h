@@ -15,6 +15,9 @@
 
 namespace milwright {
 
+/// kIo with the text of errno: `what` failed on `path`.
+Status WriteError(const std::string& path, std::string_view what);
+
 /// The whole content of a regular file of at most `limit` bytes; kUnreadable when it is missing, larger, or no regular
 /// file.
 Result<std::string> ReadFile(const std::string& path, uint64_t limit);

@@ -12,11 +12,11 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxBaselineBytes = uint64_t{64} << 20;
-constexpr std::string_view kFormat = "milwright-baseline";
-constexpr int kVersion = 1;
+constexpr std::string_view kBaselineFormat = "milwright-baseline";
+constexpr int kBaselineVersion = 1;
 
 struct Field {
   const char* key;
@@ -47,7 +47,7 @@ std::string WithoutNumbers(std::string_view path) {
   return stable;
 }
 
-Result<BaselineEntry> ReadEntry(const Json& json, const std::string& place) {
+Result<BaselineEntry> ReadEntry(const OrderedJson& json, const std::string& place) {
   BaselineEntry entry;
   if (!json.is_object()) return Status(ErrorCode::kUnreadable, place + ": must be an object");
   for (const Field& field : kFields) {
@@ -97,17 +97,17 @@ std::vector<BaselineEntry> Baseline::Stale(std::span<const Finding> findings, st
 
 Result<Baseline> ReadBaseline(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBaselineBytes));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", Json()) != Json(kFormat)) {
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", OrderedJson()) != OrderedJson(kBaselineFormat)) {
     return Status(ErrorCode::kUnreadable, path + ": no baseline; write one with `milwright check --write-baseline`");
   }
-  if (json.value("version", Json()) != Json(kVersion)) {
-    return Status(ErrorCode::kUnreadable, fmt::format("{}: only version {} is read", path, kVersion));
+  if (json.value("version", OrderedJson()) != OrderedJson(kBaselineVersion)) {
+    return Status(ErrorCode::kUnreadable, fmt::format("{}: only version {} is read", path, kBaselineVersion));
   }
-  const Json findings = json.value("findings", Json());
+  const OrderedJson findings = json.value("findings", OrderedJson());
   if (!findings.is_array()) return Status(ErrorCode::kUnreadable, path + ": 'findings' must be a list");
   std::vector<BaselineEntry> entries;
-  for (const Json& entry : findings) {
+  for (const OrderedJson& entry : findings) {
     MW_ASSIGN_OR_RETURN(BaselineEntry read, ReadEntry(entry, fmt::format("{}: finding {}", path, entries.size())));
     entries.push_back(std::move(read));
   }
@@ -115,16 +115,17 @@ Result<Baseline> ReadBaseline(const std::string& path) {
 }
 
 Status WriteBaseline(const Baseline& baseline, const std::string& path) {
-  Json findings = Json::array();
+  OrderedJson findings = OrderedJson::array();
   for (const BaselineEntry& entry : baseline.entries()) {
-    Json json = Json::object();
+    OrderedJson json = OrderedJson::object();
     for (const Field& field : kFields) {
       if (!(entry.*field.member).empty()) json[field.key] = entry.*field.member;
     }
     findings.push_back(std::move(json));
   }
-  const Json file = {{"format", kFormat}, {"version", kVersion}, {"findings", std::move(findings)}};
-  return WriteFileAtomically(path, file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  const OrderedJson file = {
+      {"format", kBaselineFormat}, {"version", kBaselineVersion}, {"findings", std::move(findings)}};
+  return WriteFileAtomically(path, file.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace milwright

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxLedgerBytes = uint64_t{64} << 20;
-
 // Reads fields of one object; the first error is kept for the whole file.
 class Fields {
  public:

@@ -12,6 +12,9 @@
 
 namespace milwright {
 
+/// The longest ledger that is read.
+constexpr uint64_t kMaxLedgerBytes = uint64_t{64} << 20;
+
 struct Environment {
   std::string device;
   std::string os;

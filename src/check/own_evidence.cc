@@ -12,9 +12,8 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxLedgerBytes = uint64_t{64} << 20;
 constexpr int kSchemaVersion = 1;
 
 struct OutcomeWord {
@@ -31,18 +30,18 @@ constexpr std::array<OutcomeWord, 6> kOutcomes = {{{"ok", "ok", "predict"},
                                                    {"fail-at-predict", "fail", "predict"}}};
 
 // Text, or null where there is none.
-Json Text(const std::string& text) { return text.empty() ? Json() : Json(text); }
+OrderedJson Text(const std::string& text) { return text.empty() ? OrderedJson() : OrderedJson(text); }
 template <typename T>
-Json Number(const std::optional<T>& number) {
-  return number.has_value() ? Json(*number) : Json();
+OrderedJson Number(const std::optional<T>& number) {
+  return number.has_value() ? OrderedJson(*number) : OrderedJson();
 }
 
-Json CachesJson(const std::vector<StateFeatures>& caches) {
-  Json json = Json::array();
+OrderedJson CachesJson(const std::vector<StateFeatures>& caches) {
+  OrderedJson json = OrderedJson::array();
   for (const StateFeatures& cache : caches) {
-    Json shape;
+    OrderedJson shape;
     if (cache.shape.has_value()) {
-      shape = Json::array();
+      shape = OrderedJson::array();
       for (const auto& size : *cache.shape) shape.push_back(Number(size));
     }
     json.push_back({{"name", cache.name},
@@ -54,9 +53,9 @@ Json CachesJson(const std::vector<StateFeatures>& caches) {
   return json;
 }
 
-Json ObservationJson(const Observation& row) {
+OrderedJson ObservationJson(const Observation& row) {
   const ProgramFeatures& program = row.program;
-  Json functions = Json::array();
+  OrderedJson functions = OrderedJson::array();
   for (const FunctionFeatures& function : program.functions) {
     functions.push_back({{"name", function.name}, {"query_length", Number(function.query_length)}});
   }
@@ -95,7 +94,7 @@ Json ObservationJson(const Observation& row) {
 Result<std::string> LedgerText(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    return Json({{"schema_version", kSchemaVersion}, {"observations", Json::array()}}).dump();
+    return OrderedJson({{"schema_version", kSchemaVersion}, {"observations", OrderedJson::array()}}).dump();
   }
   return ReadFile(path, kMaxLedgerBytes);
 }
@@ -130,11 +129,11 @@ Status AppendObservation(const std::string& path, const Observation& observation
   if (HasId(rows, observation.id)) {
     return {ErrorCode::kUsage, fmt::format("there is already an observation '{}'; give it another id", observation.id)};
   }
-  Json ledger = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  OrderedJson ledger = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!ledger.is_object()) return {ErrorCode::kUnreadable, path + ": not an object with observations"};
   if (!ledger.contains("schema_version")) ledger["schema_version"] = kSchemaVersion;
   ledger["observations"].push_back(ObservationJson(observation));
-  return WriteFileAtomically(path, ledger.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFileAtomically(path, ledger.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 Result<std::string> FreeObservationId(const std::string& path, const std::string& wanted) {

@@ -5,23 +5,23 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 template <typename T>
-Json Optional(const std::optional<T>& value) {
-  return value.has_value() ? Json(*value) : Json();
+OrderedJson Optional(const std::optional<T>& value) {
+  return value.has_value() ? OrderedJson(*value) : OrderedJson();
 }
 
-Json FindingJson(const ReportFinding& entry) {
+OrderedJson FindingJson(const ReportFinding& entry) {
   const Finding& finding = entry.finding;
   const Rule* rule = FindRule(finding.id);
-  Json json = {{"id", finding.id},
-               {"slug", rule != nullptr ? rule->slug : ""},
-               {"severity", SeverityName(finding.severity)},
-               {"function", finding.location.function},
-               {"op", finding.location.op_path},
-               {"value", finding.location.value},
-               {"message", finding.message}};
+  OrderedJson json = {{"id", finding.id},
+                      {"slug", rule != nullptr ? rule->slug : ""},
+                      {"severity", SeverityName(finding.severity)},
+                      {"function", finding.location.function},
+                      {"op", finding.location.op_path},
+                      {"value", finding.location.value},
+                      {"message", finding.message}};
   if (rule != nullptr) {
     json["confidence"] = ConfidenceName(rule->confidence);
     json["evidence_for"] = rule->evidence_for;
@@ -34,15 +34,15 @@ Json FindingJson(const ReportFinding& entry) {
   return json;
 }
 
-Json NeighboursJson(const std::vector<ReportNeighbour>& neighbours) {
-  Json json = Json::array();
+OrderedJson NeighboursJson(const std::vector<ReportNeighbour>& neighbours) {
+  OrderedJson json = OrderedJson::array();
   for (const ReportNeighbour& neighbour : neighbours) {
     json.push_back({{"id", neighbour.id}, {"distance", neighbour.distance}, {"differences", neighbour.differences}});
   }
   return json;
 }
 
-Json VerdictJson(const ReportVerdict& verdict) {
+OrderedJson VerdictJson(const ReportVerdict& verdict) {
   return {{"function", verdict.function},
           {"verdict", verdict.text},
           {"why", verdict.why},
@@ -53,18 +53,19 @@ Json VerdictJson(const ReportVerdict& verdict) {
           {"contrary", NeighboursJson(verdict.contrary)}};
 }
 
-Json StateJson(const ReportState& state) {
-  Json json = {{"name", state.name},
-               {"type", state.type},
-               {"bytes", state.bytes},
-               {"role", state.role},
-               {"update", state.form},
-               {"rows_per_step", Optional(state.rows)},
-               {"capacity", Optional(state.capacity)},
-               {"steps", Optional(state.steps)},
-               {"accesses", Json::array()}};
+OrderedJson StateJson(const ReportState& state) {
+  OrderedJson json = {{"name", state.name},
+                      {"type", state.type},
+                      {"bytes", state.bytes},
+                      {"role", state.role},
+                      {"update", state.form},
+                      {"rows_per_step", Optional(state.rows)},
+                      {"capacity", Optional(state.capacity)},
+                      {"steps", Optional(state.steps)},
+                      {"accesses", OrderedJson::array()}};
   for (const ReportAccess& access : state.accesses) {
-    Json entry = {{"kind", access.is_write ? "write" : "read"}, {"position", access.position}, {"op", access.op}};
+    OrderedJson entry = {
+        {"kind", access.is_write ? "write" : "read"}, {"position", access.position}, {"op", access.op}};
     if (access.is_write) entry["update"] = access.form;
     if (access.is_write) entry["rows"] = Optional(access.rows);
     json["accesses"].push_back(std::move(entry));
@@ -72,21 +73,21 @@ Json StateJson(const ReportState& state) {
   return json;
 }
 
-Json PlacementJson(const ReportPlacement& placement) {
+OrderedJson PlacementJson(const ReportPlacement& placement) {
   const PlanShare& share = placement.share;
-  Json json = {{"dispatchable", share.dispatchable},
-               {"on_ane", share.on_ane},
-               {"unknown", share.unknown},
-               {"state_ops", share.state_ops},
-               {"constants", share.constants},
-               {"on_ane_share", share.ByCount()},
-               {"total_us", share.total_us},
-               {"scaled_us", share.scaled_us},
-               {"on_ane_share_by_cost", Optional(share.ByCost())},
-               {"tied", placement.tied},
-               {"segments", Json::array()},
-               {"not_on_ane_because", Json::array()},
-               {"notes", placement.notes}};
+  OrderedJson json = {{"dispatchable", share.dispatchable},
+                      {"on_ane", share.on_ane},
+                      {"unknown", share.unknown},
+                      {"state_ops", share.state_ops},
+                      {"constants", share.constants},
+                      {"on_ane_share", share.ByCount()},
+                      {"total_us", share.total_us},
+                      {"scaled_us", share.scaled_us},
+                      {"on_ane_share_by_cost", Optional(share.ByCost())},
+                      {"tied", placement.tied},
+                      {"segments", OrderedJson::array()},
+                      {"not_on_ane_because", OrderedJson::array()},
+                      {"notes", placement.notes}};
   for (const ReportSegment& segment : placement.segments) {
     json["segments"].push_back({{"unit", ComputeUnitName(segment.unit)},
                                 {"position", segment.position},
@@ -97,7 +98,7 @@ Json PlacementJson(const ReportPlacement& placement) {
                                 {"scaled_us", segment.scaled_us}});
   }
   for (const ReportReason& reason : placement.reasons) {
-    Json entry = {{"statement", reason.statement}, {"source", reason.source}, {"count", reason.count}};
+    OrderedJson entry = {{"statement", reason.statement}, {"source", reason.source}, {"count", reason.count}};
     if (!reason.basis.empty()) entry["basis"] = reason.basis;
     if (!reason.conflict.empty()) entry["conflict"] = reason.conflict;
     json["not_on_ane_because"].push_back(std::move(entry));
@@ -105,26 +106,26 @@ Json PlacementJson(const ReportPlacement& placement) {
   return json;
 }
 
-Json FunctionJson(const ReportFunction& function) {
+OrderedJson FunctionJson(const ReportFunction& function) {
   const ReportBudget& budget = function.budget;
-  Json json = {{"name", function.name},
-               {"opset", function.opset},
-               {"operations", function.operations},
-               {"timeline_length", function.length},
-               {"budget",
-                {{"input_bytes", Optional(budget.input_bytes)},
-                 {"output_bytes", Optional(budget.output_bytes)},
-                 {"state_bytes", budget.state_bytes},
-                 {"state_read_bytes", Optional(budget.state_read_bytes)},
-                 {"steps", Optional(budget.steps)}}},
-               {"states", Json::array()}};
+  OrderedJson json = {{"name", function.name},
+                      {"opset", function.opset},
+                      {"operations", function.operations},
+                      {"timeline_length", function.length},
+                      {"budget",
+                       {{"input_bytes", Optional(budget.input_bytes)},
+                        {"output_bytes", Optional(budget.output_bytes)},
+                        {"state_bytes", budget.state_bytes},
+                        {"state_read_bytes", Optional(budget.state_read_bytes)},
+                        {"steps", Optional(budget.steps)}}},
+                      {"states", OrderedJson::array()}};
   for (const ReportState& state : function.states) json["states"].push_back(StateJson(state));
   if (function.placement.has_value()) json["placement"] = PlacementJson(*function.placement);
   return json;
 }
 
-Json ReportJson(const Report& report) {
-  Json json = {{"path", report.path}, {"target", report.target}, {"findings", Json::array()}};
+OrderedJson ReportJson(const Report& report) {
+  OrderedJson json = {{"path", report.path}, {"target", report.target}, {"findings", OrderedJson::array()}};
   for (const ReportFinding& finding : report.findings) json["findings"].push_back(FindingJson(finding));
   if (!report.baseline.empty()) {
     json["baseline"] = {
@@ -132,7 +133,7 @@ Json ReportJson(const Report& report) {
   }
   for (const ReportVerdict& verdict : report.verdicts) json["verdicts"].push_back(VerdictJson(verdict));
   for (const ReportFunction& function : report.functions) json["functions"].push_back(FunctionJson(function));
-  json["weights"] = Json::array();
+  json["weights"] = OrderedJson::array();
   for (const WeightTotal& total : report.weights) {
     json["weights"].push_back({{"format", total.format.name},
                                {"block_size", total.format.block_size},
@@ -140,13 +141,13 @@ Json ReportJson(const Report& report) {
                                {"stored_bytes", total.stored_bytes},
                                {"dense_bytes", total.dense_bytes}});
   }
-  json["observations"] = Json::object();
+  json["observations"] = OrderedJson::object();
   for (const auto& [id, row] : report.observations) {
     json["observations"][id] = {
         {"model", row.model}, {"environment", row.environment}, {"outcome", row.outcome}, {"strength", row.strength},
         {"date", row.date},   {"source", row.source_title},     {"url", row.source_url},  {"caveats", row.caveats}};
   }
-  json["hypotheses"] = Json::object();
+  json["hypotheses"] = OrderedJson::object();
   for (const auto& [id, hypothesis] : report.hypotheses) {
     json["hypotheses"][id] = {{"statement", hypothesis.statement},
                               {"status", hypothesis.status},
@@ -159,15 +160,15 @@ Json ReportJson(const Report& report) {
 }  // namespace
 
 std::string WriteJsonReport(const ReportSet& set) {
-  Json json;
+  OrderedJson json;
   if (set.is_folder || set.packages.size() != 1) {
-    json = {{"path", set.path}, {"packages", Json::array()}};
+    json = {{"path", set.path}, {"packages", OrderedJson::array()}};
     for (const Report& report : set.packages) json["packages"].push_back(ReportJson(report));
   } else {
     json = ReportJson(set.packages.front());
   }
   // Names in a package need not be UTF-8; JSON must be.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace milwright

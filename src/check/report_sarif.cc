@@ -14,7 +14,7 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kSchema = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -61,7 +61,7 @@ std::string PascalCase(std::string_view slug) {
   return name;
 }
 
-Json RuleJson(const Rule& rule) {
+OrderedJson RuleJson(const Rule& rule) {
   const std::string page = RulePage(rule);
   return {{"id", rule.id},
           {"name", PascalCase(rule.slug)},
@@ -82,21 +82,21 @@ struct Artifact {
   size_t index;
 };
 
-Json ArtifactLocation(const Artifact& artifact) {
+OrderedJson ArtifactLocation(const Artifact& artifact) {
   return {{"uri", UriOf(artifact.report.path)}, {"index", artifact.index}};
 }
 
 // GitHub takes results only with a line, so one is named: the first.
-Json PhysicalLocation(const Artifact& artifact) {
+OrderedJson PhysicalLocation(const Artifact& artifact) {
   return {{"artifactLocation", ArtifactLocation(artifact)}, {"region", {{"startLine", 1}}}};
 }
 
-Json LogicalLocations(const Location& location) {
-  Json logical = Json::array();
+OrderedJson LogicalLocations(const Location& location) {
+  OrderedJson logical = OrderedJson::array();
   const std::string place = EscapeForMessage(PlaceOf(location));
   if (place.empty()) return logical;
   const bool is_function = location.op_path.empty() && location.value.empty();
-  Json entry = {{"fullyQualifiedName", place}, {"kind", is_function ? "function" : "element"}};
+  OrderedJson entry = {{"fullyQualifiedName", place}, {"kind", is_function ? "function" : "element"}};
   if (!location.value.empty()) entry["name"] = EscapeForMessage(location.value);
   if (is_function) entry["name"] = place;
   logical.push_back(std::move(entry));
@@ -140,8 +140,8 @@ std::set<std::string_view> ObservationsBehind(const Report& report, const std::v
   return ids;
 }
 
-Json RelatedLocations(const Report& report, const Rule& rule) {
-  Json related = Json::array();
+OrderedJson RelatedLocations(const Report& report, const Rule& rule) {
+  OrderedJson related = OrderedJson::array();
   const auto add = [&](std::string_view side, const std::vector<std::string_view>& evidence) {
     for (const std::string_view id : ObservationsBehind(report, evidence)) {
       const ReportObservation& row = report.observations.find(id)->second;
@@ -164,43 +164,42 @@ Json RelatedLocations(const Report& report, const Rule& rule) {
 
 // A SARIF fix must replace bytes of a file, and a rewrite of a program does not come down to that: the description says
 // what to run, and the replacement that the schema asks for is empty.
-Json FixJson(const Artifact& artifact, const ReportFinding& entry) {
-  const Json replacement = {{"deletedRegion", {{"byteOffset", 0}, {"byteLength", 0}}}};
-  return {
-      {"description", {{"text", "Run: " + entry.command}, {"markdown", fmt::format("Run: `{}`", entry.command)}}},
-      {"artifactChanges",
-       Json::array({{{"artifactLocation", ArtifactLocation(artifact)}, {"replacements", Json::array({replacement})}}})},
-      {"properties", {{"passes", entry.finding.fix->passes}, {"safe", entry.finding.fix->safe}}}};
+OrderedJson FixJson(const Artifact& artifact, const ReportFinding& entry) {
+  const OrderedJson replacement = {{"deletedRegion", {{"byteOffset", 0}, {"byteLength", 0}}}};
+  return {{"description", {{"text", "Run: " + entry.command}, {"markdown", fmt::format("Run: `{}`", entry.command)}}},
+          {"artifactChanges", OrderedJson::array({{{"artifactLocation", ArtifactLocation(artifact)},
+                                                   {"replacements", OrderedJson::array({replacement})}}})},
+          {"properties", {{"passes", entry.finding.fix->passes}, {"safe", entry.finding.fix->safe}}}};
 }
 
-Json ResultJson(const Artifact& artifact, const ReportFinding& entry, size_t rule_index) {
+OrderedJson ResultJson(const Artifact& artifact, const ReportFinding& entry, size_t rule_index) {
   const Finding& finding = entry.finding;
   std::string text = finding.message;
   if (text.empty() || text.back() != '.') text += '.';
   for (const std::string& note : finding.notes) text += fmt::format("\nNote: {}.", note);
-  Json location = {{"physicalLocation", PhysicalLocation(artifact)}};
-  if (Json logical = LogicalLocations(finding.location); !logical.empty()) {
+  OrderedJson location = {{"physicalLocation", PhysicalLocation(artifact)}};
+  if (OrderedJson logical = LogicalLocations(finding.location); !logical.empty()) {
     location["logicalLocations"] = std::move(logical);
   }
-  Json json = {{"ruleId", finding.id},
-               {"ruleIndex", rule_index},
-               {"level", LevelOf(finding.severity)},
-               {"message", {{"text", text}}},
-               {"locations", Json::array({std::move(location)})}};
+  OrderedJson json = {{"ruleId", finding.id},
+                      {"ruleIndex", rule_index},
+                      {"level", LevelOf(finding.severity)},
+                      {"message", {{"text", text}}},
+                      {"locations", OrderedJson::array({std::move(location)})}};
   const Rule* rule = FindRule(finding.id);
   if (rule != nullptr) {
-    if (Json related = RelatedLocations(artifact.report, *rule); !related.empty()) {
+    if (OrderedJson related = RelatedLocations(artifact.report, *rule); !related.empty()) {
       json["relatedLocations"] = std::move(related);
     }
     json["properties"]["confidence"] = ConfidenceName(rule->confidence);
   }
   json["partialFingerprints"] = {{"milwrightPlace/v1", Fingerprint(artifact.report, finding)}};
   json["properties"]["notes"] = finding.notes;
-  if (finding.fix.has_value()) json["fixes"] = Json::array({FixJson(artifact, entry)});
+  if (finding.fix.has_value()) json["fixes"] = OrderedJson::array({FixJson(artifact, entry)});
   return json;
 }
 
-void AddVerdicts(const Report& report, Json& json) {
+void AddVerdicts(const Report& report, OrderedJson& json) {
   for (const ReportVerdict& verdict : report.verdicts) {
     json.push_back({{"package", report.path},
                     {"function", verdict.function},
@@ -213,22 +212,22 @@ void AddVerdicts(const Report& report, Json& json) {
 }  // namespace
 
 std::string WriteSarifReport(const ReportSet& set) {
-  Json rules = Json::array();
+  OrderedJson rules = OrderedJson::array();
   std::map<std::string_view, size_t> indices;
   for (const Rule& rule : AllRules()) {
     indices.emplace(rule.id, rules.size());
     rules.push_back(RuleJson(rule));
   }
-  Json artifacts = Json::array();
-  Json results = Json::array();
-  Json verdicts = Json::array();
+  OrderedJson artifacts = OrderedJson::array();
+  OrderedJson results = OrderedJson::array();
+  OrderedJson verdicts = OrderedJson::array();
   std::string target;
   std::string version;
   for (const Report& report : set.packages) {
     const Artifact artifact{report, artifacts.size()};
     artifacts.push_back({{"location", {{"uri", UriOf(report.path)}}},
                          {"description", {{"text", "The package that was checked"}}},
-                         {"roles", Json::array({"analysisTarget"})}});
+                         {"roles", OrderedJson::array({"analysisTarget"})}});
     for (const ReportFinding& finding : report.findings) {
       const auto rule = indices.find(finding.finding.id);
       if (rule != indices.end()) results.push_back(ResultJson(artifact, finding, rule->second));
@@ -237,20 +236,20 @@ std::string WriteSarifReport(const ReportSet& set) {
     target = report.target;
     version = report.version;
   }
-  Json run = {
+  OrderedJson run = {
       {"tool",
        {{"driver",
          {{"name", "Milwright"}, {"version", version}, {"semanticVersion", version}, {"rules", std::move(rules)}}}}},
       {"automationDetails", {{"id", fmt::format("milwright/check/{}/", target)}}},
-      {"invocations", Json::array({{{"executionSuccessful", true}}})},
+      {"invocations", OrderedJson::array({{{"executionSuccessful", true}}})},
       {"artifacts", std::move(artifacts)},
       {"columnKind", "utf16CodeUnits"},
       {"results", std::move(results)},
       {"properties", {{"target", target}, {"verdicts", std::move(verdicts)}}},
   };
-  Json log = {{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", Json::array()}};
+  OrderedJson log = {{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", OrderedJson::array()}};
   log["runs"].push_back(std::move(run));
-  return log.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return log.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace milwright

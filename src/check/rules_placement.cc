@@ -121,7 +121,7 @@ bool IsSelectionTail(const Operation& op) {
   });
 }
 
-bool IsDepthwise1024(const Operation& op) {
+bool IsDepthwiseFrom1024(const Operation& op) {
   const Literal* groups = op.InputConstant("groups");
   const Value* weight = op.InputValue("weight");
   return op.type() == "conv" && groups != nullptr && groups->tensor.size() == 1 && groups->tensor.GetInt(0) >= 1024 &&
@@ -153,7 +153,7 @@ void CheckTails(const ProgramFacts& facts, Reporter& reporter) {
   CheckOps(facts, reporter, IsSelectionTail, "chooses the output; runs on the CPU or GPU");
 }
 void CheckDepthwise(const ProgramFacts& facts, Reporter& reporter) {
-  CheckOps(facts, reporter, IsDepthwise1024, "depthwise over 1024 channels or more, kernel 3");
+  CheckOps(facts, reporter, IsDepthwiseFrom1024, "depthwise over 1024 channels or more, kernel 3");
 }
 
 void CheckStandaloneUpdates(const ProgramFacts& facts, Reporter& reporter) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/errors.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/terminal.h"
@@ -16,8 +17,6 @@ namespace milwright::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 Result<StepSequence> ReadStepFile(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const auto arrays, ReadNpz(path));

@@ -170,10 +170,10 @@ Result<bool> LowerFused(PlanBuilder& builder, const Node& node) {
   return Lower(builder, node, node.numbers, node.Arg("q"), node.Arg("k"), node.Arg("v"), node.Arg("mask"));
 }
 
-constexpr LoweringEntry kEntries[] = {{"fused_attention", LowerFused}};
+constexpr LoweringEntry kAttentionEntries[] = {{"fused_attention", LowerFused}};
 
 }  // namespace
 
-std::span<const LoweringEntry> AttentionLowerings() { return kEntries; }
+std::span<const LoweringEntry> AttentionLowerings() { return kAttentionEntries; }
 
 }  // namespace milwright::engine

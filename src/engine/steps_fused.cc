@@ -344,13 +344,13 @@ Result<bool> LowerBlend(PlanBuilder& builder, const Node& node) {
   return true;
 }
 
-constexpr LoweringEntry kEntries[] = {
+constexpr LoweringEntry kFusedEntries[] = {
     {"fused_blend", LowerBlend}, {"fused_gelu_mul", LowerGated}, {"fused_rms_norm", LowerRmsNorm},
     {"fused_rope", LowerRope},   {"fused_silu_mul", LowerGated},
 };
 
 }  // namespace
 
-std::span<const LoweringEntry> FusedLowerings() { return kEntries; }
+std::span<const LoweringEntry> FusedLowerings() { return kFusedEntries; }
 
 }  // namespace milwright::engine

@@ -518,7 +518,7 @@ Result<bool> LowerUpdateState(PlanBuilder& builder, const Node& node) {
   return true;
 }
 
-constexpr LoweringEntry kEntries[] = {
+constexpr LoweringEntry kMovementEntries[] = {
     {"coreml_update_state", LowerUpdateState},
     {"concat", LowerConcat},
     {"expand_dims", LowerReshape},
@@ -540,7 +540,7 @@ constexpr LoweringEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const LoweringEntry> MovementLowerings() { return kEntries; }
+std::span<const LoweringEntry> MovementLowerings() { return kMovementEntries; }
 
 NewStep MakeCopy(const View& from, const View& to) { return std::make_unique<CopyStep>(from, to, -1); }
 

@@ -131,7 +131,7 @@ Result<View> BiasOf(PlanBuilder& builder, GraphValue* bias) {
   return builder.FloatsOf(bias);
 }
 
-struct Product {
+struct PlannedProduct {
   std::shared_ptr<const WeightMatrix> weight;
   GraphValue* bias = nullptr;
   GraphValue* output = nullptr;
@@ -152,15 +152,15 @@ Shape ProductStrides(const Shape& shape, int64_t channel) {
   return strides;
 }
 
-Result<bool> LowerProducts(PlanBuilder& builder, const Node& node, GraphValue* x, std::span<const Product> products,
-                           int64_t channel, std::string_view kind) {
+Result<bool> LowerProducts(PlanBuilder& builder, const Node& node, GraphValue* x,
+                           std::span<const PlannedProduct> products, int64_t channel, std::string_view kind) {
   MW_ASSIGN_OR_RETURN(const View view, builder.ViewOf(x));
   if (view.count() == 0) return false;
   MW_ASSIGN_OR_RETURN(const View rows, RowsOf(builder, node, view, channel));
   std::vector<LinearStep::Part> parts;
   std::vector<View> used{rows};
   StepInfo info;
-  for (const Product& product : products) {
+  for (const PlannedProduct& product : products) {
     if (rows.shape[1] != product.weight->view.cols) return false;
     MW_ASSIGN_OR_RETURN(const View bias, BiasOf(builder, product.bias));
     if (bias.root >= 0 && !IsDense(bias)) return false;
@@ -177,7 +177,7 @@ Result<bool> LowerProducts(PlanBuilder& builder, const Node& node, GraphValue* x
 
 Result<bool> LowerMatrixProduct(PlanBuilder& builder, const Node& node, GraphValue* x,
                                 const std::shared_ptr<const WeightMatrix>& weight, GraphValue* bias, int64_t channel) {
-  const Product product{weight, bias, node.output()};
+  const PlannedProduct product{weight, bias, node.output()};
   return LowerProducts(builder, node, x, {&product, 1}, channel, node.kind);
 }
 
@@ -212,7 +212,7 @@ std::optional<int64_t> ProductChannel(const Node& node) {
 namespace {
 
 Result<bool> LowerGroup(PlanBuilder& builder, const Node& node) {
-  std::vector<Product> products;
+  std::vector<PlannedProduct> products;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     MW_ASSIGN_OR_RETURN(auto weight, builder.weights().Matrix(*node.Args("weights")[i]));
     if (weight == nullptr) return false;
@@ -475,13 +475,13 @@ Result<bool> LowerGather(PlanBuilder& builder, const Node& node) {
   return true;
 }
 
-constexpr LoweringEntry kEntries[] = {
+constexpr LoweringEntry kProductEntries[] = {
     {"conv", LowerConv},     {"fused_products", LowerGroup}, {"gather", LowerGather},
     {"linear", LowerLinear}, {"matmul", LowerMatmul},
 };
 
 }  // namespace
 
-std::span<const LoweringEntry> ProductLowerings() { return kEntries; }
+std::span<const LoweringEntry> ProductLowerings() { return kProductEntries; }
 
 }  // namespace milwright::engine

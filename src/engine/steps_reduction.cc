@@ -276,7 +276,7 @@ Result<bool> LowerTopk(PlanBuilder& builder, const Node& node) {
   return true;
 }
 
-constexpr LoweringEntry kEntries[] = {
+constexpr LoweringEntry kReductionEntries[] = {
     {"layer_norm", LowerLayerNorm}, {"reduce_argmax", LowerArgmax},
     {"reduce_max", LowerReduce},    {"reduce_mean", LowerReduce},
     {"reduce_min", LowerReduce},    {"reduce_sum", LowerReduce},
@@ -285,6 +285,6 @@ constexpr LoweringEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const LoweringEntry> ReductionLowerings() { return kEntries; }
+std::span<const LoweringEntry> ReductionLowerings() { return kReductionEntries; }
 
 }  // namespace milwright::engine

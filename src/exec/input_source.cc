@@ -7,14 +7,14 @@
 #include <cstring>
 #include <numbers>
 
+#include "base/errors.h"
+
 namespace milwright {
 namespace {
 
 // What a masked column gets: fp16's largest would overflow where two masks meet (state-semantics.md, T20-T22).
 constexpr double kHidden = -1e4;
 constexpr double kRotaryBase = 10000;
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 // splitmix64: small, and the same on every platform, which the distributions of <random> are not.
 class Random {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "base/errors.h"
 #include "exec/interpreter.h"
 #include "exec/prepared_call.h"
 #include "format/package.h"
@@ -16,8 +17,6 @@ namespace milwright {
 // ---- State ----
 
 namespace {
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 // `value` as `type`: floats are rounded between widths, integers must fit; the shape is the caller's business.
 Result<Tensor> Convert(const Tensor& value, DataType dtype) {

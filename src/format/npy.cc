@@ -24,17 +24,17 @@ constexpr size_t kHeaderAlignment = 64;  // of the data, by numpy.lib.format
 constexpr std::string_view kNpySuffix = ".npy";
 
 // NumPy's type strings without the byte-order character.
-constexpr std::pair<std::string_view, DataType> kTypes[] = {
+constexpr std::pair<std::string_view, DataType> kNpyTypes[] = {
     {"b1", DataType::kBool},   {"i1", DataType::kInt8},  {"i2", DataType::kInt16},  {"i4", DataType::kInt32},
     {"i8", DataType::kInt64},  {"u1", DataType::kUInt8}, {"u2", DataType::kUInt16}, {"u4", DataType::kUInt32},
     {"u8", DataType::kUInt64}, {"f2", DataType::kFp16},  {"f4", DataType::kFp32},   {"f8", DataType::kFp64},
 };
 
-Status Unreadable(const std::string& name, std::string_view what) {
+Status UnreadableNpy(const std::string& name, std::string_view what) {
   return {ErrorCode::kUnreadable, fmt::format("{}: not a readable .npy array: {}", name, what)};
 }
 
-struct Header {
+struct NpyHeader {
   std::string descr;
   bool fortran_order = false;
   Shape shape;
@@ -46,8 +46,8 @@ class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
-  std::optional<Header> Parse() {
-    Header header;
+  std::optional<NpyHeader> Parse() {
+    NpyHeader header;
     bool has_descr = false;
     bool has_order = false;
     bool has_shape = false;
@@ -141,15 +141,16 @@ void ToRowMajor(const Shape& shape, size_t width, const char* source, char* targ
 }
 
 // The data as row-major elements of `width` bytes, checked to be exactly as many as the shape says.
-Result<std::string> RowMajorData(const Header& header, size_t width, std::string_view data, const std::string& name) {
+Result<std::string> RowMajorData(const NpyHeader& header, size_t width, std::string_view data,
+                                 const std::string& name) {
   const Result<int64_t> count = ElementCount(header.shape);
   int64_t bytes = 0;
   if (!count.ok() || !CheckedMultiply(*count, static_cast<int64_t>(width), &bytes)) {
-    return Unreadable(name, fmt::format("the shape {} is too large", ShapeToString(header.shape)));
+    return UnreadableNpy(name, fmt::format("the shape {} is too large", ShapeToString(header.shape)));
   }
   if (static_cast<uint64_t>(bytes) != data.size()) {
-    return Unreadable(name, fmt::format("the shape {} takes {} bytes, but there are {}", ShapeToString(header.shape),
-                                        bytes, data.size()));
+    return UnreadableNpy(name, fmt::format("the shape {} takes {} bytes, but there are {}", ShapeToString(header.shape),
+                                           bytes, data.size()));
   }
   std::string elements(data);
   if (header.fortran_order && header.shape.size() > 1) {
@@ -159,17 +160,17 @@ Result<std::string> RowMajorData(const Header& header, size_t width, std::string
 }
 
 // Unicode strings: `length` code points of 32 bits each, padded with zeros.
-Result<Tensor> StringsFrom(const Header& header, std::string_view data, const std::string& name) {
+Result<Tensor> StringsFrom(const NpyHeader& header, std::string_view data, const std::string& name) {
   constexpr size_t kMaxLength = size_t{1} << 20U;
   size_t length = 0;
   const std::string_view digits = std::string_view(header.descr).substr(2);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
   if (error != std::errc() || end != digits.data() + digits.size() || length > kMaxLength) {
-    return Unreadable(name, fmt::format("the data type '{}' is not supported", EscapeForMessage(header.descr)));
+    return UnreadableNpy(name, fmt::format("the data type '{}' is not supported", EscapeForMessage(header.descr)));
   }
   MW_ASSIGN_OR_RETURN(const std::string elements, RowMajorData(header, 4 * length, data, name));
   const int64_t count = *ElementCount(header.shape);
-  if (length == 0 && count > static_cast<int64_t>(kMaxLength)) return Unreadable(name, "too many empty strings");
+  if (length == 0 && count > static_cast<int64_t>(kMaxLength)) return UnreadableNpy(name, "too many empty strings");
   std::vector<std::string> texts(static_cast<size_t>(count));
   for (size_t i = 0; i < texts.size(); ++i) {
     size_t used = length;  // trailing zeros are padding
@@ -180,7 +181,7 @@ Result<Tensor> StringsFrom(const Header& header, std::string_view data, const st
     };
     while (used > 0 && code_point(used - 1) == 0) --used;
     for (size_t j = 0; j < used; ++j) {
-      if (!AppendUtf8(code_point(j), &texts[i])) return Unreadable(name, "a string with an invalid code point");
+      if (!AppendUtf8(code_point(j), &texts[i])) return UnreadableNpy(name, "a string with an invalid code point");
     }
   }
   return Tensor::FromStrings(header.shape, std::move(texts));
@@ -204,8 +205,8 @@ Result<std::string> DataOf(const Tensor& tensor, std::string* descr) {
     }
     return data;
   }
-  const auto* const type = std::ranges::find(kTypes, tensor.dtype(), [](const auto& pair) { return pair.second; });
-  if (type == std::end(kTypes)) {
+  const auto* const type = std::ranges::find(kNpyTypes, tensor.dtype(), [](const auto& pair) { return pair.second; });
+  if (type == std::end(kNpyTypes)) {
     return Status(ErrorCode::kUsage, fmt::format("NumPy has no data type for {}", TypeToString(tensor.type())));
   }
   *descr = fmt::format("{}{}", BitWidth(tensor.dtype()) == 8 ? '|' : '<', type->first);
@@ -220,27 +221,27 @@ std::string_view TextOf(const MappedFile& file) {
 }  // namespace
 
 Result<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < 10) return Unreadable(name, "it does not begin as one");
+  if (!bytes.starts_with(kMagic) || bytes.size() < 10) return UnreadableNpy(name, "it does not begin as one");
   const auto byte = [bytes](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
   const size_t version = byte(6);
-  if (version < 1 || version > 3) return Unreadable(name, fmt::format("format version {}", version));
+  if (version < 1 || version > 3) return UnreadableNpy(name, fmt::format("format version {}", version));
   size_t start = 10;
   size_t length = byte(8) | byte(9) << 8U;
   if (version > 1) {  // the length has four bytes
     start = 12;
-    if (bytes.size() < start) return Unreadable(name, "it is cut off");
+    if (bytes.size() < start) return UnreadableNpy(name, "it is cut off");
     length |= byte(10) << 16U | byte(11) << 24U;
   }
-  if (length > bytes.size() - start) return Unreadable(name, "the header is cut off");
-  const std::optional<Header> header = HeaderParser(bytes.substr(start, length)).Parse();
-  if (!header) return Unreadable(name, "the header is malformed");
+  if (length > bytes.size() - start) return UnreadableNpy(name, "the header is cut off");
+  const std::optional<NpyHeader> header = HeaderParser(bytes.substr(start, length)).Parse();
+  if (!header) return UnreadableNpy(name, "the header is malformed");
   const std::string_view data = bytes.substr(start + length);
   if (header->descr.starts_with("<U")) return StringsFrom(*header, data, name);
-  const auto* const type = std::ranges::find(kTypes, std::string_view(header->descr).substr(!header->descr.empty()),
+  const auto* const type = std::ranges::find(kNpyTypes, std::string_view(header->descr).substr(!header->descr.empty()),
                                              [](const auto& pair) { return pair.first; });
   const bool little = header->descr.starts_with('<') || header->descr.starts_with('|');
-  if (type == std::end(kTypes) || !little) {
-    return Unreadable(name, fmt::format("the data type '{}' is not supported", EscapeForMessage(header->descr)));
+  if (type == std::end(kNpyTypes) || !little) {
+    return UnreadableNpy(name, fmt::format("the data type '{}' is not supported", EscapeForMessage(header->descr)));
   }
   const auto width = static_cast<size_t>(BitWidth(type->second)) / 8;
   MW_ASSIGN_OR_RETURN(const std::string elements, RowMajorData(*header, width, data, name));
@@ -265,7 +266,7 @@ Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
   for (const ZipEntry& entry : entries) {
     const std::string place = fmt::format("{}: '{}'", path, EscapeForMessage(entry.name));
     std::string_view name = entry.name;
-    if (!name.ends_with(kNpySuffix)) return Unreadable(place, "its name does not end in .npy");
+    if (!name.ends_with(kNpySuffix)) return UnreadableNpy(place, "its name does not end in .npy");
     name.remove_suffix(kNpySuffix.size());
     MW_ASSIGN_OR_RETURN(const std::string content, ExtractZipEntry(archive, entry, path));
     MW_ASSIGN_OR_RETURN(Tensor tensor, ParseNpy(content, place));

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
@@ -29,10 +30,6 @@ using nlohmann::json;
 constexpr uint64_t kMaxManifestBytes = uint64_t{16} << 20U;
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30U;
 constexpr std::string_view kModelPath = "@model_path/";
-
-Status Unreadable(const std::string& path, const std::string& what) {
-  return {ErrorCode::kUnreadable, fmt::format("{}: {}", path, what)};
-}
 
 std::string WithoutTrailingSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();

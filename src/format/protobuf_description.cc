@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/errors.h"
 #include "format/protobuf_wire.h"
 
 namespace milwright {
@@ -13,8 +14,6 @@ namespace {
 
 namespace pb = CoreML::Specification;
 using Features = google::protobuf::RepeatedPtrField<pb::FeatureDescription>;
-
-Status Invalid(std::string message) { return {ErrorCode::kInvalidProgram, std::move(message)}; }
 
 // Array data types of features, and the same in MIL.
 constexpr std::pair<pb::ArrayFeatureType::ArrayDataType, DataType> kArrayTypes[] = {

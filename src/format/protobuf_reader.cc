@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/utf8.h"
 #include "format/protobuf_description.h"
 #include "format/protobuf_types.h"
@@ -79,8 +80,6 @@ std::string KindInWords(std::string_view kind) {
   }
   return words;
 }
-
-Status Invalid(std::string message) { return {ErrorCode::kInvalidProgram, std::move(message)}; }
 
 // Reads one function: its values by name, with the scopes of nested blocks.
 class FunctionReader {

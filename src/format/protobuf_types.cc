@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/errors.h"
 #include "format/protobuf_wire.h"
 
 namespace milwright {
@@ -14,8 +15,6 @@ namespace {
 
 namespace mil = pb::MILSpec;
 using google::protobuf::RepeatedField;
-
-Status Invalid(std::string message) { return {ErrorCode::kInvalidProgram, std::move(message)}; }
 
 Result<int64_t> ReadDimension(const mil::Dimension& proto) {
   MW_RETURN_IF_ERROR(CheckAllKnown(proto));

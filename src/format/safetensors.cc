@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/utf8.h"
 
@@ -25,17 +26,13 @@ constexpr size_t kMaxJsonDepth = 16;
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
-constexpr std::pair<std::string_view, DataType> kTypes[] = {
+constexpr std::pair<std::string_view, DataType> kSafetensorsTypes[] = {
     {"F64", DataType::kFp64},   {"F32", DataType::kFp32},        {"F16", DataType::kFp16},
     {"BF16", DataType::kBf16},  {"F8_E4M3", DataType::kFp8E4M3}, {"F8_E5M2", DataType::kFp8E5M2},
     {"I64", DataType::kInt64},  {"I32", DataType::kInt32},       {"I16", DataType::kInt16},
     {"I8", DataType::kInt8},    {"U64", DataType::kUInt64},      {"U32", DataType::kUInt32},
     {"U16", DataType::kUInt16}, {"U8", DataType::kUInt8},        {"BOOL", DataType::kBool},
 };
-
-Status Unreadable(const std::string& path, std::string_view what) {
-  return {ErrorCode::kUnreadable, fmt::format("{}: {}", path, what)};
-}
 
 // Parses JSON of limited depth. nlohmann::json keeps the last of duplicate keys; here they are an error.
 Result<json> ParseJson(std::string_view text, const std::string& path) {
@@ -80,8 +77,9 @@ Result<Range> ReadEntry(const json& entry, uint64_t data_bytes) {
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) return fault("has no dtype");
   const auto& name = dtype->get_ref<const std::string&>();
-  const auto* const known = std::ranges::find(kTypes, name, [](const auto& pair) { return pair.first; });
-  if (known == std::end(kTypes)) return fault(fmt::format("has the unknown dtype '{}'", EscapeForMessage(name)));
+  const auto* const known = std::ranges::find(kSafetensorsTypes, name, [](const auto& pair) { return pair.first; });
+  if (known == std::end(kSafetensorsTypes))
+    return fault(fmt::format("has the unknown dtype '{}'", EscapeForMessage(name)));
   const auto shape = Numbers(entry, "shape");
   const auto offsets = Numbers(entry, "data_offsets");
   if (!shape || !offsets || offsets->size() != 2) return fault("has no proper shape and data_offsets");
@@ -263,8 +261,9 @@ Status WriteSafetensors(const std::string& path, const std::vector<SafetensorsEn
       return {ErrorCode::kUsage,
               fmt::format("{}: the tensor name '{}' is taken or not allowed", path, EscapeForMessage(entry.name))};
     }
-    const auto* const type = std::ranges::find(kTypes, entry.type.dtype, [](const auto& pair) { return pair.second; });
-    if (type == std::end(kTypes)) {
+    const auto* const type =
+        std::ranges::find(kSafetensorsTypes, entry.type.dtype, [](const auto& pair) { return pair.second; });
+    if (type == std::end(kSafetensorsTypes)) {
       return {ErrorCode::kUsage,
               fmt::format("{}: safetensors has no data type for {}", path, TypeToString(entry.type))};
     }

@@ -19,12 +19,12 @@ constexpr size_t kPieceBytes = size_t{1} << 18U;  // fits the cache between hash
 
 // The two records of the file, field by field as they lie there. Reserved fields are written as zero and not read:
 // older writers left them uninitialised.
-struct Header {
+struct WeightFileHeader {
   uint32_t count = 0;
   uint32_t version = kVersion;
   std::array<uint64_t, 7> reserved{};
 };
-struct Metadata {
+struct BlobMetadata {
   uint32_t sentinel = kSentinel;
   uint32_t type = 0;
   uint64_t bytes = 0;
@@ -32,7 +32,7 @@ struct Metadata {
   uint64_t padding_bits = 0;
   std::array<uint64_t, 4> reserved{};
 };
-static_assert(sizeof(Header) == 64 && sizeof(Metadata) == 64);
+static_assert(sizeof(WeightFileHeader) == 64 && sizeof(BlobMetadata) == 64);
 static_assert(std::endian::native == std::endian::little, "weight files are little endian");
 
 // package-format.md, section 4; the place in the table is the number less one.
@@ -105,7 +105,7 @@ Result<std::shared_ptr<const WeightFile>> WeightFile::Open(const std::string& pa
 }
 
 Result<std::shared_ptr<const WeightFile>> WeightFile::FromMap(std::shared_ptr<const MappedFile> map) {
-  Header header;
+  WeightFileHeader header;
   if (map->size() < sizeof(header)) {
     return Status(ErrorCode::kUnreadable,
                   fmt::format("{}: not a weight file: {} bytes, less than its header", map->path(), map->size()));
@@ -123,13 +123,13 @@ Status WeightFile::Error(uint64_t offset, const std::string& what) const {
 }
 
 Result<BlobRecord> WeightFile::Record(uint64_t offset) const {
-  if (offset < sizeof(Header) || offset % kAlignment != 0) {
+  if (offset < sizeof(WeightFileHeader) || offset % kAlignment != 0) {
     return Error(offset, "not a place for a blob: a multiple of 64 behind the header is");
   }
-  if (offset > size() || sizeof(Metadata) > size() - offset) {
+  if (offset > size() || sizeof(BlobMetadata) > size() - offset) {
     return Error(offset, fmt::format("outside the file, which has {} bytes", size()));
   }
-  Metadata metadata;
+  BlobMetadata metadata;
   MW_RETURN_IF_ERROR(map_->ReadAt(offset, std::as_writable_bytes(std::span(&metadata, 1))));
   if (metadata.sentinel != kSentinel) {
     return Error(offset,
@@ -151,7 +151,7 @@ Result<BlobRecord> WeightFile::Record(uint64_t offset) const {
 
 Result<std::vector<BlobRecord>> WeightFile::Records() const {
   std::vector<BlobRecord> records;
-  uint64_t offset = sizeof(Header);
+  uint64_t offset = sizeof(WeightFileHeader);
   for (uint32_t i = 0; i < count_; ++i) {
     MW_ASSIGN_OR_RETURN(const BlobRecord record, Record(offset));
     records.push_back(record);
@@ -182,7 +182,7 @@ Result<Tensor> WeightFile::Blob(uint64_t offset, const TensorType& type) const {
 
 Result<WeightWriter> WeightWriter::Create(const std::string& path) {
   MW_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
-  MW_RETURN_IF_ERROR(file.Append(BytesOf(Header())));
+  MW_RETURN_IF_ERROR(file.Append(BytesOf(WeightFileHeader())));
   return WeightWriter(std::move(file));
 }
 
@@ -210,7 +210,7 @@ Result<uint64_t> WeightWriter::Add(const Tensor& tensor) {
   key.hash = hash.Value();
   const auto [first, last] = stored_.equal_range(key);
   for (auto it = first; it != last; ++it) {
-    MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(Metadata), bytes));
+    MW_ASSIGN_OR_RETURN(const bool equal, HoldsAt(it->second + sizeof(BlobMetadata), bytes));
     if (!equal) continue;
     MW_RETURN_IF_ERROR(file_.Truncate(before));
     --count_;
@@ -234,10 +234,10 @@ Result<bool> WeightWriter::HoldsAt(uint64_t offset, std::span<const std::byte> b
 Result<uint64_t> WeightWriter::AppendMetadata(const Key& key) {
   MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));
   const uint64_t offset = file_.size();
-  Metadata metadata;
+  BlobMetadata metadata;
   metadata.type = key.type_number;
   metadata.bytes = key.bytes;
-  metadata.data_offset = offset + sizeof(Metadata);
+  metadata.data_offset = offset + sizeof(BlobMetadata);
   metadata.padding_bits = key.padding_bits;
   MW_RETURN_IF_ERROR(file_.Append(BytesOf(metadata)));
   ++count_;
@@ -262,7 +262,7 @@ Result<Tensor> WeightWriter::AddStreamed(const TensorType& type, const std::func
 }
 
 Status WeightWriter::Finish(bool durable) {
-  Header header;
+  WeightFileHeader header;
   header.count = count_;
   // coremltools pads the last blob as well, so that the file's size is a multiple of 64.
   MW_RETURN_IF_ERROR(file_.AppendZeros(AlignUp(file_.size()) - file_.size()));

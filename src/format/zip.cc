@@ -36,7 +36,7 @@ constexpr uint16_t kDeflated = 8;
 // Deflate spends at least one bit pair per 258 bytes: 1032 to 1 at best.
 constexpr uint64_t kMaxDeflateRatio = 1032;
 
-Status Unreadable(const std::string& name, std::string_view what) {
+Status UnreadableZip(const std::string& name, std::string_view what) {
   return {ErrorCode::kUnreadable, fmt::format("{}: not a readable zip archive: {}", name, what)};
 }
 
@@ -57,7 +57,7 @@ struct Directory {
 Result<Directory> FindDirectory(std::string_view archive, const std::string& name) {
   // The end record is followed by a comment of at most 65535 bytes.
   constexpr size_t kMaxTail = kEndBytes + 0xFFFF;
-  if (archive.size() < kEndBytes) return Unreadable(name, "it is too short");
+  if (archive.size() < kEndBytes) return UnreadableZip(name, "it is too short");
   const size_t first = archive.size() > kMaxTail ? archive.size() - kMaxTail : 0;
   std::optional<size_t> end;
   for (size_t place = archive.size() - kEndBytes + 1; place-- > first;) {
@@ -67,20 +67,20 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& nam
       break;
     }
   }
-  if (!end) return Unreadable(name, "there is no end record (a truncated file?)");
+  if (!end) return UnreadableZip(name, "there is no end record (a truncated file?)");
   Directory directory{Field<uint32_t>(archive, *end + 16), Field<uint32_t>(archive, *end + 12),
                       Field<uint16_t>(archive, *end + 10)};
   if (*end >= kLocatorBytes && Field<uint32_t>(archive, *end - kLocatorBytes) == kLocator64Signature) {
     const auto place = Field<uint64_t>(archive, *end - kLocatorBytes + 8);
     if (place > archive.size() || archive.size() - place < kEnd64Bytes ||
         Field<uint32_t>(archive, place) != kEnd64Signature) {
-      return Unreadable(name, "the zip64 end record is not where it should be");
+      return UnreadableZip(name, "the zip64 end record is not where it should be");
     }
     directory = {Field<uint64_t>(archive, place + 48), Field<uint64_t>(archive, place + 40),
                  Field<uint64_t>(archive, place + 32)};
   }
   if (directory.offset > archive.size() || directory.bytes > archive.size() - directory.offset) {
-    return Unreadable(name, "the directory lies outside the file");
+    return UnreadableZip(name, "the directory lies outside the file");
   }
   return directory;
 }
@@ -113,8 +113,8 @@ Status CheckNoOverlap(const std::vector<ZipEntry>& entries, const std::string& n
   std::ranges::sort(sorted, {}, [](const ZipEntry* entry) { return entry->data_offset; });
   for (size_t i = 1; i < sorted.size(); ++i) {
     if (sorted[i - 1]->data_offset + sorted[i - 1]->stored_bytes > sorted[i]->data_offset) {
-      return Unreadable(name, fmt::format("the entries '{}' and '{}' overlap", EscapeForMessage(sorted[i - 1]->name),
-                                          EscapeForMessage(sorted[i]->name)));
+      return UnreadableZip(name, fmt::format("the entries '{}' and '{}' overlap", EscapeForMessage(sorted[i - 1]->name),
+                                             EscapeForMessage(sorted[i]->name)));
     }
   }
   return {};
@@ -129,14 +129,14 @@ Result<std::vector<ZipEntry>> ReadZipDirectory(std::string_view archive, const s
   std::set<std::string> names;
   for (uint64_t i = 0; i < directory.entries; ++i) {
     if (rest.size() < kCentralBytes || Field<uint32_t>(rest, 0) != kCentralSignature) {
-      return Unreadable(name, fmt::format("entry {} of the directory is malformed", i));
+      return UnreadableZip(name, fmt::format("entry {} of the directory is malformed", i));
     }
     const auto flags = Field<uint16_t>(rest, 8);
     const size_t name_bytes = Field<uint16_t>(rest, 28);
     const size_t extra_bytes = Field<uint16_t>(rest, 30);
     const size_t comment_bytes = Field<uint16_t>(rest, 32);
     if (rest.size() - kCentralBytes < name_bytes + extra_bytes + comment_bytes) {
-      return Unreadable(name, fmt::format("entry {} of the directory is cut off", i));
+      return UnreadableZip(name, fmt::format("entry {} of the directory is cut off", i));
     }
     ZipEntry entry;
     entry.name = rest.substr(kCentralBytes, name_bytes);
@@ -146,7 +146,7 @@ Result<std::vector<ZipEntry>> ReadZipDirectory(std::string_view archive, const s
     entry.bytes = Field<uint32_t>(rest, 24);
     uint64_t local = Field<uint32_t>(rest, 42);
     const auto fault = [&](std::string_view what) {
-      return Unreadable(name, fmt::format("entry '{}' {}", EscapeForMessage(entry.name), what));
+      return UnreadableZip(name, fmt::format("entry '{}' {}", EscapeForMessage(entry.name), what));
     };
     if (!ApplyZip64(rest.substr(kCentralBytes + name_bytes, extra_bytes), &entry, &local)) {
       return fault("has a malformed zip64 field");
@@ -178,7 +178,7 @@ Result<std::vector<ZipEntry>> ReadZipDirectory(std::string_view archive, const s
 Result<std::string> ExtractZipEntry(std::string_view archive, const ZipEntry& entry, const std::string& name) {
   const std::string_view stored = archive.substr(entry.data_offset, entry.stored_bytes);
   const auto fault = [&](std::string_view what) {
-    return Unreadable(name, fmt::format("entry '{}' {}", EscapeForMessage(entry.name), what));
+    return UnreadableZip(name, fmt::format("entry '{}' {}", EscapeForMessage(entry.name), what));
   };
   std::string content;
   if (entry.method == kStored) {

@@ -8,14 +8,10 @@
 #include <cmath>
 #include <utility>
 
+#include "llm/named_values.h"
+
 namespace milwright {
 namespace {
-
-template <typename T>
-struct Named {
-  std::string_view name;
-  T value;
-};
 
 constexpr std::array<Named<StateLayout>, 4> kLayouts = {{{"kv-pair", StateLayout::kKvPair},
                                                          {"unified", StateLayout::kUnified},
@@ -40,24 +36,8 @@ constexpr std::array<Named<HybridPrecision>, 2> kPrecisions = {
 constexpr std::array<Named<Opset>, 2> kTargets = {{{"iOS18", Opset::kIOS18}, {"iOS26", Opset::kIOS26}}};
 
 template <typename Table>
-auto Find(const Table& table, std::string_view text) -> std::optional<decltype(table[0].value)> {
-  for (const auto& entry : table) {
-    if (entry.name == text) return entry.value;
-  }
-  return std::nullopt;
-}
-
-template <typename Table>
-std::string_view NameOf(const Table& table, decltype(table[0].value) value) {
-  for (const auto& entry : table) {
-    if (entry.value == value) return entry.name;
-  }
-  return "?";
-}
-
-template <typename Table>
 auto Parse(const Table& table, std::string_view what, std::string_view text) -> Result<decltype(table[0].value)> {
-  if (const auto value = Find(table, text)) return *value;
+  if (const auto value = ValueOf(table, text)) return *value;
   std::string known;
   for (const auto& entry : table) known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
   return Status(ErrorCode::kUsage, fmt::format("{} '{}' is not known (known: {})", what, text, known));
@@ -87,7 +67,7 @@ Result<LayoutOption> ParseLayout(std::string_view text) {
   if (word == "explicit-io") {
     option.storage = CacheStorage::kExplicitWhole;
     word = Next(text, ':');
-    if (const auto storage = Find(kExplicit, word)) {
+    if (const auto storage = ValueOf(kExplicit, word)) {
       option.storage = *storage;
       word = Next(text, ':');
     }
@@ -95,7 +75,7 @@ Result<LayoutOption> ParseLayout(std::string_view text) {
   }
   MW_ASSIGN_OR_RETURN(option.layout, Parse(kLayouts, "state layout", word));
   if (!text.empty()) {
-    option.order = Find(kOrders, text);
+    option.order = ValueOf(kOrders, text);
     const bool ordered = option.layout == StateLayout::kUnified || option.layout == StateLayout::kByRole;
     if (!option.order.has_value() || !ordered) {
       return Status(ErrorCode::kUsage,

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "base/errors.h"
 #include "llm/build.h"
 #include "llm/function_writer.h"
 #include "llm/layers.h"
 
 namespace milwright {
 namespace {
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 /// Bytes of a layer's weights in the build's data type.
 int64_t LayerBytes(const CheckpointTensors& tensors, int64_t layer, DataType compute) {

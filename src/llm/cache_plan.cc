@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/errors.h"
+
 namespace milwright {
 namespace {
 
@@ -17,8 +19,6 @@ bool HasFullAttention(const ModelPlan& plan) {
   return std::any_of(plan.layers.begin(), plan.layers.end(),
                      [](const LayerPlan& l) { return l.mixer == Mixer::kAttention && !l.sliding; });
 }
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 /// What may be combined: rows are update forms, columns say where caches may live.
 struct Validity {

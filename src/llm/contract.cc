@@ -5,74 +5,54 @@
 #include <algorithm>
 #include <array>
 
+#include "llm/named_values.h"
+
 namespace milwright {
 namespace {
 
-template <typename T>
-struct Named {
-  T value;
-  std::string_view name;
-};
-
 constexpr std::array<Named<FeatureKind>, 24> kFeatureKinds = {{
-    {FeatureKind::kTokenIds, "token_ids"},
-    {FeatureKind::kHidden, "hidden"},
-    {FeatureKind::kPosition, "position"},
-    {FeatureKind::kPositionIds, "position_ids"},
-    {FeatureKind::kMropePositions, "mrope_positions"},
-    {FeatureKind::kMask, "mask"},
-    {FeatureKind::kSlidingMask, "sliding_mask"},
-    {FeatureKind::kUpdateMask, "update_mask"},
-    {FeatureKind::kRingPosition, "ring_position"},
-    {FeatureKind::kCosine, "cosine"},
-    {FeatureKind::kSine, "sine"},
-    {FeatureKind::kPerLayerInputs, "per_layer_inputs"},
-    {FeatureKind::kPerLayerCombined, "per_layer_combined"},
-    {FeatureKind::kDeepstack, "deepstack"},
-    {FeatureKind::kVisualMask, "visual_mask"},
-    {FeatureKind::kVisualActive, "visual_active"},
-    {FeatureKind::kSharedKey, "shared_key"},
-    {FeatureKind::kSharedValue, "shared_value"},
-    {FeatureKind::kLogits, "logits"},
-    {FeatureKind::kNextToken, "next_token"},
-    {FeatureKind::kTokenLogit, "token_logit"},
-    {FeatureKind::kNormedHidden, "normed_hidden"},
-    {FeatureKind::kTopValues, "top_values"},
-    {FeatureKind::kTopIndices, "top_indices"},
+    {"token_ids", FeatureKind::kTokenIds},
+    {"hidden", FeatureKind::kHidden},
+    {"position", FeatureKind::kPosition},
+    {"position_ids", FeatureKind::kPositionIds},
+    {"mrope_positions", FeatureKind::kMropePositions},
+    {"mask", FeatureKind::kMask},
+    {"sliding_mask", FeatureKind::kSlidingMask},
+    {"update_mask", FeatureKind::kUpdateMask},
+    {"ring_position", FeatureKind::kRingPosition},
+    {"cosine", FeatureKind::kCosine},
+    {"sine", FeatureKind::kSine},
+    {"per_layer_inputs", FeatureKind::kPerLayerInputs},
+    {"per_layer_combined", FeatureKind::kPerLayerCombined},
+    {"deepstack", FeatureKind::kDeepstack},
+    {"visual_mask", FeatureKind::kVisualMask},
+    {"visual_active", FeatureKind::kVisualActive},
+    {"shared_key", FeatureKind::kSharedKey},
+    {"shared_value", FeatureKind::kSharedValue},
+    {"logits", FeatureKind::kLogits},
+    {"next_token", FeatureKind::kNextToken},
+    {"token_logit", FeatureKind::kTokenLogit},
+    {"normed_hidden", FeatureKind::kNormedHidden},
+    {"top_values", FeatureKind::kTopValues},
+    {"top_indices", FeatureKind::kTopIndices},
 }};
 
 constexpr std::array<Named<PackageRole>, 3> kPackageRoles = {
-    {{PackageRole::kEmbedding, "embedding"}, {PackageRole::kBody, "body"}, {PackageRole::kHead, "head"}}};
+    {{"embedding", PackageRole::kEmbedding}, {"body", PackageRole::kBody}, {"head", PackageRole::kHead}}};
 
 constexpr std::array<Named<CacheGroup>, 11> kCacheGroups = {{
-    {CacheGroup::kKeys, "keys"},
-    {CacheGroup::kValues, "values"},
-    {CacheGroup::kKeysValues, "keys_values"},
-    {CacheGroup::kLayerKeys, "layer_keys"},
-    {CacheGroup::kLayerValues, "layer_values"},
-    {CacheGroup::kFull, "full"},
-    {CacheGroup::kSliding, "sliding"},
-    {CacheGroup::kConv, "conv"},
-    {CacheGroup::kRecurrent, "recurrent"},
-    {CacheGroup::kLayerConv, "layer_conv"},
-    {CacheGroup::kLayerRecurrent, "layer_recurrent"},
+    {"keys", CacheGroup::kKeys},
+    {"values", CacheGroup::kValues},
+    {"keys_values", CacheGroup::kKeysValues},
+    {"layer_keys", CacheGroup::kLayerKeys},
+    {"layer_values", CacheGroup::kLayerValues},
+    {"full", CacheGroup::kFull},
+    {"sliding", CacheGroup::kSliding},
+    {"conv", CacheGroup::kConv},
+    {"recurrent", CacheGroup::kRecurrent},
+    {"layer_conv", CacheGroup::kLayerConv},
+    {"layer_recurrent", CacheGroup::kLayerRecurrent},
 }};
-
-template <typename Table, typename T>
-std::string_view NameOf(const Table& table, T value) {
-  for (const auto& entry : table) {
-    if (entry.value == value) return entry.name;
-  }
-  return "?";
-}
-
-template <typename T, size_t N>
-std::optional<T> ValueOf(const std::array<Named<T>, N>& table, std::string_view name) {
-  for (const auto& entry : table) {
-    if (entry.name == name) return entry.value;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 

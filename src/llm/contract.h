@@ -45,6 +45,7 @@ enum class FeatureKind : uint8_t {
   kTopIndices,
 };
 
+inline bool IsMask(FeatureKind kind) { return kind == FeatureKind::kMask || kind == FeatureKind::kSlidingMask; }
 std::string_view FeatureKindName(FeatureKind kind);
 std::optional<FeatureKind> FeatureKindFromName(std::string_view name);
 

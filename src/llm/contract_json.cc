@@ -10,11 +10,11 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxContractBytes = 1 << 20;
 
-ContractFeature ReadFeature(const Json& json, const std::string& place, Status& error) {
+ContractFeature ReadContractFeature(const OrderedJson& json, const std::string& place, Status& error) {
   JsonFields fields(json, place, error);
   const auto kind = FeatureKindFromName(fields.Text("kind"));
   if (!kind.has_value()) fields.Fail(fmt::format("kind '{}' is not known", fields.Text("kind")));
@@ -34,12 +34,14 @@ ContractFeature ReadFeature(const Json& json, const std::string& place, Status& 
   return feature;
 }
 
-ContractForm ReadForm(const Json& json, const std::string& place, Status& error) {
+ContractForm ReadForm(const OrderedJson& json, const std::string& place, Status& error) {
   JsonFields fields(json, place, error);
   ContractForm form;
   form.families = fields.Texts("families");
-  for (const Json& one : fields.Array("inputs")) form.inputs.push_back(ReadFeature(one, place + ", input", error));
-  for (const Json& one : fields.Array("outputs")) form.outputs.push_back(ReadFeature(one, place + ", output", error));
+  for (const OrderedJson& one : fields.Array("inputs"))
+    form.inputs.push_back(ReadContractFeature(one, place + ", input", error));
+  for (const OrderedJson& one : fields.Array("outputs"))
+    form.outputs.push_back(ReadContractFeature(one, place + ", output", error));
   for (const auto& [name, one] : fields.Object("caches").items()) {
     JsonFields cache(one, fmt::format("{}, cache {}", place, name), error);
     const auto group = CacheGroupFromName(name);
@@ -71,8 +73,8 @@ ContractForm ReadForm(const Json& json, const std::string& place, Status& error)
   return form;
 }
 
-Json FeatureToJson(const ContractFeature& feature) {
-  Json json = {{"kind", FeatureKindName(feature.kind)}, {"name", feature.name}, {"shape", feature.shape}};
+OrderedJson FeatureToJson(const ContractFeature& feature) {
+  OrderedJson json = {{"kind", FeatureKindName(feature.kind)}, {"name", feature.name}, {"shape", feature.shape}};
   if (!feature.table.empty()) json["table"] = feature.table;
   if (feature.role.has_value()) json["role"] = PackageRoleName(*feature.role);
   if (feature.dtype.has_value()) json["dtype"] = DataTypeName(*feature.dtype);
@@ -82,7 +84,7 @@ Json FeatureToJson(const ContractFeature& feature) {
 }  // namespace
 
 Result<Contract> ParseContract(const std::string& text, const std::string& source) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   Status error;
   JsonFields fields(json, source, error);
   const Contract defaults;
@@ -106,7 +108,7 @@ Result<Contract> ParseContract(const std::string& text, const std::string& sourc
                                   &contract.head_package, &contract.embedding_sidecar}) {
     if (name->empty() || name->find('/') != std::string::npos) fields.Fail("names of files must not hold '/'");
   }
-  for (const Json& one : fields.Array("forms")) {
+  for (const OrderedJson& one : fields.Array("forms")) {
     contract.forms.push_back(ReadForm(one, fmt::format("{}, form {}", source, contract.forms.size()), error));
   }
   if (contract.forms.empty()) fields.Fail("has no forms");
@@ -115,26 +117,27 @@ Result<Contract> ParseContract(const std::string& text, const std::string& sourc
 }
 
 std::string FormatContract(const Contract& contract) {
-  Json json = {{"name", contract.name},
-               {"description", contract.description},
-               {"decode_function", contract.decode_function},
-               {"prefill_function", contract.prefill_function},
-               {"single_package", contract.single_package},
-               {"body_package", contract.body_package},
-               {"embedding_package", contract.embedding_package},
-               {"head_package", contract.head_package},
-               {"embedding_sidecar", contract.embedding_sidecar},
-               {"state_over_all_layers", contract.state_over_all_layers},
-               {"flexible_length", contract.flexible_length},
-               {"meta_yaml", contract.meta_yaml},
-               {"head_sidecars", contract.head_sidecars},
-               {"mask_fill", contract.mask_fill},
-               {"forms", Json::array()}};
+  OrderedJson json = {{"name", contract.name},
+                      {"description", contract.description},
+                      {"decode_function", contract.decode_function},
+                      {"prefill_function", contract.prefill_function},
+                      {"single_package", contract.single_package},
+                      {"body_package", contract.body_package},
+                      {"embedding_package", contract.embedding_package},
+                      {"head_package", contract.head_package},
+                      {"embedding_sidecar", contract.embedding_sidecar},
+                      {"state_over_all_layers", contract.state_over_all_layers},
+                      {"flexible_length", contract.flexible_length},
+                      {"meta_yaml", contract.meta_yaml},
+                      {"head_sidecars", contract.head_sidecars},
+                      {"mask_fill", contract.mask_fill},
+                      {"forms", OrderedJson::array()}};
   for (const ContractForm& form : contract.forms) {
-    Json entry = {{"families", form.families}, {"inputs", Json::array()}, {"outputs", Json::array()}};
+    OrderedJson entry = {
+        {"families", form.families}, {"inputs", OrderedJson::array()}, {"outputs", OrderedJson::array()}};
     for (const ContractFeature& feature : form.inputs) entry["inputs"].push_back(FeatureToJson(feature));
     for (const ContractFeature& feature : form.outputs) entry["outputs"].push_back(FeatureToJson(feature));
-    entry["caches"] = Json::object();
+    entry["caches"] = OrderedJson::object();
     for (const auto& [group, names] : form.caches) {
       entry["caches"][std::string(CacheGroupName(group))] = {{"name", names.name},
                                                              {"shape", names.shape},

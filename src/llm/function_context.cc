@@ -19,8 +19,6 @@ std::vector<int64_t> Iota(int64_t count) {
   return values;
 }
 
-bool IsMask(FeatureKind kind) { return kind == FeatureKind::kMask || kind == FeatureKind::kSlidingMask; }
-
 }  // namespace
 
 FunctionContext::FunctionContext(Blocks& blocks, const BuildPlan& build, const StageSpec& stage,

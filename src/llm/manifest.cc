@@ -11,13 +11,11 @@
 namespace milwright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxManifestBytes = 64 << 20;
 constexpr std::array<std::pair<MaskColumns, std::string_view>, 3> kMaskColumns = {
     {{MaskColumns::kAbsolute, "absolute"}, {MaskColumns::kRing, "ring"}, {MaskColumns::kShift, "shift"}}};
-
-bool IsMask(FeatureKind kind) { return kind == FeatureKind::kMask || kind == FeatureKind::kSlidingMask; }
 
 /// Whether a path of the manifest stays inside its folder.
 bool StaysInside(const std::string& path) {
@@ -31,17 +29,17 @@ bool StaysInside(const std::string& path) {
 
 // ---- writing ----
 
-Json ShapeToJson(const Shape& shape) {
-  Json json = Json::array();
+OrderedJson ShapeToJson(const Shape& shape) {
+  OrderedJson json = OrderedJson::array();
   for (const int64_t size : shape) json.push_back(size);
   return json;
 }
 
-Json FeatureToJson(const ManifestFeature& feature) {
-  Json json = {{"kind", FeatureKindName(feature.kind)},
-               {"name", feature.name},
-               {"dtype", DataTypeName(feature.type.dtype)},
-               {"shape", ShapeToJson(feature.type.shape)}};
+OrderedJson FeatureToJson(const ManifestFeature& feature) {
+  OrderedJson json = {{"kind", FeatureKindName(feature.kind)},
+                      {"name", feature.name},
+                      {"dtype", DataTypeName(feature.type.dtype)},
+                      {"shape", ShapeToJson(feature.type.shape)}};
   if (feature.index >= 0) json["index"] = feature.index;
   if (!feature.table.empty()) json["table"] = feature.table;
   if (IsMask(feature.kind)) {
@@ -53,13 +51,13 @@ Json FeatureToJson(const ManifestFeature& feature) {
   return json;
 }
 
-Json FunctionToJson(const ManifestFunction& function) {
-  Json json = {{"name", function.name}, {"package", function.package}, {"length", function.length}};
-  json["inputs"] = Json::array();
+OrderedJson FunctionToJson(const ManifestFunction& function) {
+  OrderedJson json = {{"name", function.name}, {"package", function.package}, {"length", function.length}};
+  json["inputs"] = OrderedJson::array();
   for (const ManifestFeature& feature : function.inputs) json["inputs"].push_back(FeatureToJson(feature));
-  json["outputs"] = Json::array();
+  json["outputs"] = OrderedJson::array();
   for (const ManifestFeature& feature : function.outputs) json["outputs"].push_back(FeatureToJson(feature));
-  json["caches"] = Json::array();
+  json["caches"] = OrderedJson::array();
   for (const ManifestCache& cache : function.caches) {
     json["caches"].push_back({{"input", cache.input},
                               {"output", cache.output},
@@ -71,7 +69,7 @@ Json FunctionToJson(const ManifestFunction& function) {
   return json;
 }
 
-Json SidecarToJson(const ManifestSidecar& sidecar) {
+OrderedJson SidecarToJson(const ManifestSidecar& sidecar) {
   return {{"file", sidecar.file}, {"rows", sidecar.rows}, {"columns", sidecar.columns}, {"scale", sidecar.scale}};
 }
 
@@ -87,7 +85,7 @@ TensorType ReadType(JsonFields& fields) {
   return type;
 }
 
-ManifestFeature ReadFeature(const Json& json, const std::string& place, Status& error) {
+ManifestFeature ReadManifestFeature(const OrderedJson& json, const std::string& place, Status& error) {
   JsonFields fields(json, place, error);
   ManifestFeature feature;
   feature.name = fields.Text("name");
@@ -109,7 +107,7 @@ ManifestFeature ReadFeature(const Json& json, const std::string& place, Status& 
   return feature;
 }
 
-ManifestFunction ReadFunction(const Json& json, const std::string& place, Status& error) {
+ManifestFunction ReadFunction(const OrderedJson& json, const std::string& place, Status& error) {
   JsonFields fields(json, place, error);
   ManifestFunction function;
   function.name = fields.Text("name");
@@ -117,11 +115,12 @@ ManifestFunction ReadFunction(const Json& json, const std::string& place, Status
   if (!StaysInside(function.package)) fields.Fail("'package' is not a path inside the folder");
   function.length = fields.Integer("length", 1);
   if (function.length < kUnknownDim || function.length == 0) fields.Fail("'length' is not possible");
-  for (const Json& one : fields.Array("inputs")) function.inputs.push_back(ReadFeature(one, place + ", input", error));
-  for (const Json& one : fields.Array("outputs")) {
-    function.outputs.push_back(ReadFeature(one, place + ", output", error));
+  for (const OrderedJson& one : fields.Array("inputs"))
+    function.inputs.push_back(ReadManifestFeature(one, place + ", input", error));
+  for (const OrderedJson& one : fields.Array("outputs")) {
+    function.outputs.push_back(ReadManifestFeature(one, place + ", output", error));
   }
-  for (const Json& one : fields.Array("caches")) {
+  for (const OrderedJson& one : fields.Array("caches")) {
     JsonFields cache(one, place + ", cache", error);
     function.caches.push_back({cache.Text("input"), cache.Text("output"), ReadType(cache), cache.Flag("new_only")});
   }
@@ -139,7 +138,7 @@ std::optional<ManifestSidecar> ReadSidecar(JsonFields& fields, std::string_view 
   return result;
 }
 
-RopeTable ReadRopeTable(const Json& json, const std::string& place, Status& error) {
+RopeTable ReadRopeTable(const OrderedJson& json, const std::string& place, Status& error) {
   JsonFields fields(json, place, error);
   RopeTable table;
   table.name = fields.Text("name");
@@ -168,7 +167,7 @@ ManifestProvenance ReadProvenance(JsonFields& manifest, Status& error) {
 }  // namespace
 
 std::string FormatManifest(const Manifest& manifest) {
-  Json json;
+  OrderedJson json;
   json["format"] = "milwright-build";
   json["version"] = kManifestVersion;
   json["contract"] = manifest.contract;
@@ -181,16 +180,16 @@ std::string FormatManifest(const Manifest& manifest) {
   json["shared_state"] = manifest.shared_state;
   json["ring_limit"] = manifest.ring_limit;
   json["eos_ids"] = manifest.eos_ids;
-  json["stages"] = Json::array();
+  json["stages"] = OrderedJson::array();
   for (const ManifestStage& stage : manifest.stages) {
-    Json entry = {{"role", PackageRoleName(stage.role)},
-                  {"first_layer", stage.first_layer},
-                  {"last_layer", stage.last_layer},
-                  {"functions", Json::array()}};
+    OrderedJson entry = {{"role", PackageRoleName(stage.role)},
+                         {"first_layer", stage.first_layer},
+                         {"last_layer", stage.last_layer},
+                         {"functions", OrderedJson::array()}};
     for (const ManifestFunction& function : stage.functions) entry["functions"].push_back(FunctionToJson(function));
     json["stages"].push_back(std::move(entry));
   }
-  json["ropes"] = Json::array();
+  json["ropes"] = OrderedJson::array();
   for (const RopeTable& table : manifest.ropes) {
     json["ropes"].push_back({{"name", table.name},
                              {"frequencies", table.frequencies},
@@ -211,11 +210,11 @@ std::string FormatManifest(const Manifest& manifest) {
                         {"notes", provenance.notes},
                         {"warnings", provenance.warnings}};
   // Text that is not UTF-8 (a tensor name, say) is replaced rather than refused.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Result<Manifest> ParseManifest(const std::string& text, const std::string& source) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   Status error;
   JsonFields fields(json, source, error);
   if (fields.Text("format") != "milwright-build") fields.Fail("is not a build manifest of milwright");
@@ -237,7 +236,7 @@ Result<Manifest> ParseManifest(const std::string& text, const std::string& sourc
   if (manifest.context_length < 1 || manifest.vocabulary < 1 || manifest.hidden < 1 || manifest.window < 0) {
     fields.Fail("'context_length', 'vocabulary' and 'hidden' must be positive");
   }
-  for (const Json& one : fields.Array("stages")) {
+  for (const OrderedJson& one : fields.Array("stages")) {
     JsonFields entry(one, fmt::format("{}, stage {}", source, manifest.stages.size()), error);
     ManifestStage stage;
     const auto role = PackageRoleFromName(entry.Text("role"));
@@ -245,7 +244,7 @@ Result<Manifest> ParseManifest(const std::string& text, const std::string& sourc
     stage.role = role.value_or(PackageRole::kBody);
     stage.first_layer = entry.Integer("first_layer");
     stage.last_layer = entry.Integer("last_layer");
-    for (const Json& function : entry.Array("functions")) {
+    for (const OrderedJson& function : entry.Array("functions")) {
       stage.functions.push_back(
           ReadFunction(function, fmt::format("{}, function {}", entry.place(), stage.functions.size()), error));
     }
@@ -253,7 +252,8 @@ Result<Manifest> ParseManifest(const std::string& text, const std::string& sourc
     manifest.stages.push_back(std::move(stage));
   }
   if (manifest.stages.empty()) fields.Fail("has no stages");
-  for (const Json& one : fields.Array("ropes")) manifest.ropes.push_back(ReadRopeTable(one, source + ", rope", error));
+  for (const OrderedJson& one : fields.Array("ropes"))
+    manifest.ropes.push_back(ReadRopeTable(one, source + ", rope", error));
   manifest.embedding = ReadSidecar(fields, "embedding", error);
   manifest.per_layer_embedding = ReadSidecar(fields, "per_layer_embedding", error);
   manifest.tokenizer_files = fields.Texts("tokenizer_files");

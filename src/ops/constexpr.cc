@@ -85,13 +85,13 @@ Result<std::vector<Literal>> EvaluateBlockwise(const OpContext& ctx, const std::
 
 // ---- cast ----
 
-Result<std::vector<Type>> InferCast(const OpContext& ctx) {
+Result<std::vector<Type>> InferConstexprCast(const OpContext& ctx) {
   MW_ASSIGN_OR_RETURN(const DataType dtype, DataTypeParameter(ctx, "output_dtype"));
   if (!IsFloat(dtype)) return ctx.Error(fmt::format("output_dtype {} is no float type", DataTypeName(dtype)));
   return OneType(dtype, ctx.ShapeOf("source_val"));
 }
 
-Result<std::vector<Literal>> EvaluateCast(const OpContext& ctx, const std::vector<Type>& types) {
+Result<std::vector<Literal>> EvaluateConstexprCast(const OpContext& ctx, const std::vector<Type>& types) {
   return One(Tensor::FromFloats(types.front().tensor, ctx.TensorOf("source_val")->ToFloats()));
 }
 
@@ -223,8 +223,10 @@ std::vector<OpDefinition> ConstexprOps() {
          "constexpr_blockwise_shift_scale(const SrcT data, const DstT scale, const OffsetT offset?) where "
          "SrcT=int4|uint4|int8|uint8|fp16|fp32, DstT=fp16|fp32, OffsetT=int4|uint4|int8|uint8|fp16|fp32",
          InferBlockwise, EvaluateBlockwise),
-      Op(Opset::kIOS16, "constexpr_cast(attr fp16 source_val, attr string output_dtype)", InferCast, EvaluateCast),
-      Op(Opset::kIOS18, "constexpr_cast(const fp16 source_val, const string output_dtype)", InferCast, EvaluateCast),
+      Op(Opset::kIOS16, "constexpr_cast(attr fp16 source_val, attr string output_dtype)", InferConstexprCast,
+         EvaluateConstexprCast),
+      Op(Opset::kIOS18, "constexpr_cast(const fp16 source_val, const string output_dtype)", InferConstexprCast,
+         EvaluateConstexprCast),
       Op(Opset::kIOS16,
          "constexpr_lut_to_dense(attr uint8 indices, attr T lut, attr uint32 shape) where T=int8|uint8|fp16|fp32",
          InferPackedLut, EvaluatePackedLut),

@@ -101,6 +101,10 @@ Result<DataType> DataTypeParameter(const OpContext& ctx, std::string_view parame
   return *type;
 }
 
+std::vector<float> FloatsOf(const OpContext& ctx, std::string_view parameter) {
+  return ctx.Has(parameter) ? ctx.TensorOf(parameter)->ToFloats() : std::vector<float>();
+}
+
 Result<std::vector<Type>> InferSameAsX(const OpContext& ctx) { return std::vector<Type>{ctx.TypeOf("x")}; }
 
 std::vector<int64_t> Strides(const Shape& shape) {

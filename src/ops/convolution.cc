@@ -10,10 +10,8 @@
 namespace milwright {
 namespace {
 
-bool Differ(int64_t a, int64_t b) { return a != kUnknownDim && b != kUnknownDim && a != b; }
-
 // What conv and conv_transpose check alike: ranks, groups and the shape of the bias.
-Status CheckChannels(const OpContext& ctx, int64_t in_channels, int64_t expected_in, int64_t out_channels) {
+Status CheckConvolutionChannels(const OpContext& ctx, int64_t in_channels, int64_t expected_in, int64_t out_channels) {
   const Shape& x = ctx.ShapeOf("x");
   const int64_t groups = ctx.Int("groups", 1);
   const std::string shapes =
@@ -24,12 +22,12 @@ Status CheckChannels(const OpContext& ctx, int64_t in_channels, int64_t expected
   if (out_channels != kUnknownDim && out_channels % groups != 0) {
     return ctx.Error(fmt::format("{}: the {} output channels are not a multiple of the groups", shapes, out_channels));
   }
-  if (Differ(in_channels, expected_in)) {
+  if (KnownToDiffer(in_channels, expected_in)) {
     return ctx.Error(fmt::format("{}: x has {} channels, but weight is for {}", shapes, in_channels, expected_in));
   }
   if (ctx.Has("bias")) {
     const Shape& bias = ctx.ShapeOf("bias");
-    if (bias.size() != 1 || Differ(bias[0], out_channels)) {
+    if (bias.size() != 1 || KnownToDiffer(bias[0], out_channels)) {
       return ctx.Error(
           fmt::format("bias of shape {} does not fit {} output channels", ShapeToString(bias), out_channels));
     }
@@ -72,7 +70,7 @@ Result<std::vector<Type>> InferConv(const OpContext& ctx) {
   MW_RETURN_IF_ERROR(CheckWeight(ctx));
   const Shape& weight = ctx.ShapeOf("weight");
   const int64_t expected = weight[1] == kUnknownDim ? kUnknownDim : weight[1] * ctx.Int("groups", 1);
-  MW_RETURN_IF_ERROR(CheckChannels(ctx, ctx.ShapeOf("x")[1], expected, weight[0]));
+  MW_RETURN_IF_ERROR(CheckConvolutionChannels(ctx, ctx.ShapeOf("x")[1], expected, weight[0]));
   MW_ASSIGN_OR_RETURN(const SpatialGeometry geometry, SlidingWindow(ctx, Window(ctx)));
   return std::vector<Type>{Output(ctx, weight[0], geometry)};
 }
@@ -93,10 +91,11 @@ Result<std::vector<Type>> InferConvTranspose(const OpContext& ctx) {
   const Shape& x = ctx.ShapeOf("x");
   const Shape& weight = ctx.ShapeOf("weight");
   const int64_t channels = weight[1] == kUnknownDim ? kUnknownDim : weight[1] * ctx.Int("groups", 1);
-  MW_RETURN_IF_ERROR(CheckChannels(ctx, x[1], weight[0], channels));
+  MW_RETURN_IF_ERROR(CheckConvolutionChannels(ctx, x[1], weight[0], channels));
   MW_ASSIGN_OR_RETURN(const SpatialGeometry geometry, TransposedWindow(ctx, Window(ctx)));
   const std::vector<int64_t> wanted = ctx.Ints("output_shape");
-  if (wanted.size() == x.size() && wanted[0] != 0 && (Differ(wanted[0], x[0]) || Differ(wanted[1], channels))) {
+  if (wanted.size() == x.size() && wanted[0] != 0 &&
+      (KnownToDiffer(wanted[0], x[0]) || KnownToDiffer(wanted[1], channels))) {
     return ctx.Error(fmt::format("output_shape {} must keep the batch {} and have {} channels", ShapeToString(wanted),
                                  x[0], channels));
   }

@@ -15,7 +15,7 @@
 namespace milwright {
 namespace {
 
-int64_t Product(Shape::const_iterator begin, Shape::const_iterator end) {
+int64_t ProductOf(Shape::const_iterator begin, Shape::const_iterator end) {
   int64_t product = 1;
   for (auto it = begin; it != end; ++it) product *= *it;
   return product;
@@ -93,9 +93,9 @@ Result<std::vector<Literal>> EvaluateGather(const OpContext& ctx, const std::vec
   MW_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, CheckedIndices(ctx, shape[plan.axis], axis));
   MW_ASSIGN_OR_RETURN(Tensor result, Tensor::Zeros(types.front().tensor));
   if (result.size() == 0) return One(std::move(result));
-  const int64_t batches = Product(shape.begin(), shape.begin() + batch_dims);
-  const int64_t outer = Product(shape.begin() + batch_dims, shape.begin() + axis);
-  const int64_t run = Product(shape.begin() + axis + 1, shape.end()) * width;
+  const int64_t batches = ProductOf(shape.begin(), shape.begin() + batch_dims);
+  const int64_t outer = ProductOf(shape.begin() + batch_dims, shape.begin() + axis);
+  const int64_t run = ProductOf(shape.begin() + axis + 1, shape.end()) * width;
   const int64_t picked = batches == 0 ? 0 : static_cast<int64_t>(indices.size()) / batches;
   const std::byte* source = x.bytes().data();
   std::byte* target = result.mutable_bytes().data();
@@ -139,7 +139,7 @@ Status ForEachAlongAxis(const OpContext& ctx, const Shape& base, int64_t axis, V
   const auto a = static_cast<size_t>(axis);
   MW_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, CheckedIndices(ctx, base[a], axis));
   const Shape& sizes = ctx.TensorOf("indices")->shape();
-  const int64_t inner = Product(base.begin() + axis + 1, base.end());
+  const int64_t inner = ProductOf(base.begin() + axis + 1, base.end());
   for (size_t k = 0; k < indices.size(); ++k) {
     const auto i = static_cast<int64_t>(k);
     visit(i, ((i / (inner * sizes[a])) * base[a] + indices[k]) * inner + i % inner);
@@ -200,10 +200,10 @@ Status ForEachTuple(const OpContext& ctx, const Shape& base, const TuplePlan& pl
   const Tensor& tensor = *ctx.TensorOf("indices");
   const std::vector<int64_t> indices = tensor.ToInts();
   const std::vector<int64_t> strides = Strides(base);
-  const int64_t run = Product(base.begin() + static_cast<int64_t>(plan.batch_dims + plan.depth), base.end());
-  const int64_t tuples = Product(tensor.shape().begin(), tensor.shape().end() - 1);
-  const int64_t batches = Product(base.begin(), base.begin() + static_cast<int64_t>(plan.batch_dims));
-  const int64_t batch_size = Product(base.begin() + static_cast<int64_t>(plan.batch_dims), base.end());
+  const int64_t run = ProductOf(base.begin() + static_cast<int64_t>(plan.batch_dims + plan.depth), base.end());
+  const int64_t tuples = ProductOf(tensor.shape().begin(), tensor.shape().end() - 1);
+  const int64_t batches = ProductOf(base.begin(), base.begin() + static_cast<int64_t>(plan.batch_dims));
+  const int64_t batch_size = ProductOf(base.begin() + static_cast<int64_t>(plan.batch_dims), base.end());
   const int64_t tuples_per_batch = batches == 0 ? 0 : tuples / batches;
   for (int64_t k = 0; k < tuples; ++k) {
     int64_t place = k / tuples_per_batch * batch_size;
@@ -366,8 +366,8 @@ Result<std::vector<Literal>> EvaluateScatter(const OpContext& ctx, const std::ve
   const int64_t size = shape[static_cast<size_t>(axis)];
   MW_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, CheckedIndices(ctx, size, axis));
   MW_ASSIGN_OR_RETURN(Scatterer scatterer, Scatterer::Make(ctx));
-  const int64_t outer = Product(shape.begin(), shape.begin() + axis);
-  const int64_t run = Product(shape.begin() + axis + 1, shape.end());
+  const int64_t outer = ProductOf(shape.begin(), shape.begin() + axis);
+  const int64_t run = ProductOf(shape.begin() + axis + 1, shape.end());
   int64_t from = 0;
   for (int64_t row = 0; row < outer; ++row) {
     for (int64_t index : indices) {

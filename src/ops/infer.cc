@@ -6,10 +6,10 @@
 #include <set>
 #include <unordered_set>
 
+#include "base/errors.h"
+
 namespace milwright {
 namespace {
-
-Status Invalid(std::string message) { return {ErrorCode::kInvalidProgram, std::move(message)}; }
 
 // Pre-iOS18 constexpr ops keep their parameters in attributes; every op has the attribute "name".
 const Literal* AttributeParameter(const Operation& op, const ParameterSpec& spec) {

@@ -88,11 +88,6 @@ Result<std::vector<Type>> InferLocalResponseNorm(const OpContext& ctx) {
   return InferSameAsX(ctx);
 }
 
-// The floats of an optional parameter; empty when absent.
-std::vector<float> FloatsOf(const OpContext& ctx, std::string_view parameter) {
-  return ctx.Has(parameter) ? ctx.TensorOf(parameter)->ToFloats() : std::vector<float>();
-}
-
 float Epsilon(const OpContext& ctx) { return static_cast<float>(ctx.Double("epsilon")); }
 
 // x as [outer, channels, inner] around axis 1.

@@ -149,10 +149,14 @@ class OpContext {
 
 /// NumPy broadcasting; an unknown size meets 1 or the same unknown as unknown, and n > 1 as n.
 Result<Shape> BroadcastShapes(const Shape& a, const Shape& b);
+/// Whether two sizes are known and not the same.
+inline bool KnownToDiffer(int64_t a, int64_t b) { return a != kUnknownDim && b != kUnknownDim && a != b; }
 /// `axis` counted from the end when negative; an error when outside [-rank, rank).
 Result<int64_t> NormalizeAxis(int64_t axis, int64_t rank);
 /// Data type by MIL name in a parameter such as cast's `dtype`; fp16 where it says "fp16".
 Result<DataType> DataTypeParameter(const OpContext& ctx, std::string_view parameter);
+/// The floats of an optional parameter; empty when absent.
+std::vector<float> FloatsOf(const OpContext& ctx, std::string_view parameter);
 /// One output equal in type to parameter `x`.
 Result<std::vector<Type>> InferSameAsX(const OpContext& ctx);
 /// Row-major strides of a static shape.

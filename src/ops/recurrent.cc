@@ -14,12 +14,11 @@ namespace {
 
 // ---- type inference ----
 
-bool Differ(int64_t a, int64_t b) { return a != kUnknownDim && b != kUnknownDim && a != b; }
-
-Status CheckShape(const OpContext& ctx, std::string_view parameter, const Shape& expected) {
+Status CheckRecurrentShape(const OpContext& ctx, std::string_view parameter, const Shape& expected) {
   if (!ctx.Has(parameter)) return Status::Ok();
   const Shape& shape = ctx.ShapeOf(parameter);
-  if (std::ranges::equal(shape, expected, [](int64_t a, int64_t b) { return !Differ(a, b); })) return Status::Ok();
+  if (std::ranges::equal(shape, expected, [](int64_t a, int64_t b) { return !KnownToDiffer(a, b); }))
+    return Status::Ok();
   return ctx.Error(fmt::format("{} has shape {}, but x {} and weight_hh {} need {}", parameter, ShapeToString(shape),
                                ShapeToString(ctx.ShapeOf("x")), ShapeToString(ctx.ShapeOf("weight_hh")),
                                ShapeToString(expected)));
@@ -56,7 +55,8 @@ Result<std::vector<Type>> InferLayer(const OpContext& ctx, int64_t gates) {
     return ctx.Error(fmt::format("x has shape {}; it takes [sequence, batch, inputs]", ShapeToString(x)));
   }
   if (std::ranges::count(x, 0) > 0) return ctx.Error(fmt::format("x of shape {} is empty", ShapeToString(x)));
-  if (weight.size() != 2 || weight[1] < 0 || weight[1] > (int64_t{1} << 31) || Differ(weight[0], gates * weight[1])) {
+  if (weight.size() != 2 || weight[1] < 0 || weight[1] > (int64_t{1} << 31) ||
+      KnownToDiffer(weight[0], gates * weight[1])) {
     return ctx.Error(fmt::format("weight_hh must have shape [{}H, H], but has {}", gates, ShapeToString(weight)));
   }
   const std::string direction = ctx.String("direction");
@@ -69,17 +69,17 @@ Result<std::vector<Type>> InferLayer(const OpContext& ctx, int64_t gates) {
   const int64_t width = Bidirectional(ctx) ? 2 * hidden : hidden;
   for (const std::string_view suffix : {"", "_back"}) {
     const auto named = [suffix](std::string_view name) { return fmt::format("{}{}", name, suffix); };
-    MW_RETURN_IF_ERROR(CheckShape(ctx, named("weight_ih"), {gates * hidden, x[2]}));
-    MW_RETURN_IF_ERROR(CheckShape(ctx, named("weight_hh"), {gates * hidden, hidden}));
-    MW_RETURN_IF_ERROR(CheckShape(ctx, named("bias"), {gates * hidden}));
-    MW_RETURN_IF_ERROR(CheckShape(ctx, named("peephole"), {3 * hidden}));
+    MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, named("weight_ih"), {gates * hidden, x[2]}));
+    MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, named("weight_hh"), {gates * hidden, hidden}));
+    MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, named("bias"), {gates * hidden}));
+    MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, named("peephole"), {3 * hidden}));
   }
   if (Bidirectional(ctx) && (!ctx.Has("weight_ih_back") || !ctx.Has("weight_hh_back"))) {
     return ctx.Error("direction bidirectional needs weight_ih_back and weight_hh_back");
   }
-  MW_RETURN_IF_ERROR(CheckShape(ctx, "input_bias", {gates * hidden}));
+  MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, "input_bias", {gates * hidden}));
   for (const std::string_view state : {"initial_h", "initial_c"}) {
-    MW_RETURN_IF_ERROR(CheckShape(ctx, state, {x[1], width}));
+    MW_RETURN_IF_ERROR(CheckRecurrentShape(ctx, state, {x[1], width}));
   }
   for (const ParameterSpec& spec : ctx.definition().parameters) {
     if (spec.name.ends_with("activation")) {
@@ -98,10 +98,6 @@ Result<std::vector<Type>> InferGru(const OpContext& ctx) { return InferLayer(ctx
 Result<std::vector<Type>> InferLstm(const OpContext& ctx) { return InferLayer(ctx, 4); }
 
 // ---- kernels ----
-
-std::vector<float> FloatsOf(const OpContext& ctx, std::string_view parameter) {
-  return ctx.Has(parameter) ? ctx.TensorOf(parameter)->ToFloats() : std::vector<float>();
-}
 
 // rows x columns weights times a vector, plus a bias that may be absent.
 struct Dense {

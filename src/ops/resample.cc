@@ -19,8 +19,6 @@ Status CheckChoice(const OpContext& ctx, std::string_view parameter, std::initia
   return ctx.Error(fmt::format("{} '{}' is not {}", parameter, value, fmt::join(choices, " or ")));
 }
 
-bool Differ(int64_t a, int64_t b) { return a != kUnknownDim && b != kUnknownDim && a != b; }
-
 // ---- crop_resize ----
 
 // Regions stand in `boxes` [N, 4] from iOS17 on, before in `roi` [N, 1, 4 or 5, 1, 1] (5: batch index first).
@@ -37,12 +35,12 @@ Result<std::vector<Type>> InferCropResize(const OpContext& ctx) {
   const Shape& x = ctx.ShapeOf("x");
   if (HasBoxes(ctx)) {
     const Shape& boxes = ctx.ShapeOf("boxes");
-    if (boxes.size() != 2 || Differ(boxes[1], 4)) {
+    if (boxes.size() != 2 || KnownToDiffer(boxes[1], 4)) {
       return ctx.Error(fmt::format("boxes must have shape [N, 4], but have {}", ShapeToString(boxes)));
     }
     if (ctx.Has("box_indices")) {
       const Shape& indices = ctx.ShapeOf("box_indices");
-      if (indices.size() != 1 || Differ(indices[0], boxes[0])) {
+      if (indices.size() != 1 || KnownToDiffer(indices[0], boxes[0])) {
         return ctx.Error(fmt::format("box_indices {} must have one entry for each of the boxes {}",
                                      ShapeToString(indices), ShapeToString(boxes)));
       }
@@ -50,8 +48,8 @@ Result<std::vector<Type>> InferCropResize(const OpContext& ctx) {
     return std::vector<Type>{Type::Tensor(ctx.DTypeOf("x"), {boxes[0], x[1], height, width})};
   }
   const Shape& roi = ctx.ShapeOf("roi");
-  if (roi.size() != 5 || Differ(roi[1], 1) || (Differ(roi[2], 4) && Differ(roi[2], 5)) || Differ(roi[3], 1) ||
-      Differ(roi[4], 1)) {
+  if (roi.size() != 5 || KnownToDiffer(roi[1], 1) || (KnownToDiffer(roi[2], 4) && KnownToDiffer(roi[2], 5)) ||
+      KnownToDiffer(roi[3], 1) || KnownToDiffer(roi[4], 1)) {
     return ctx.Error(fmt::format("roi must have shape [N, 1, 4 or 5, 1, 1], but has {}", ShapeToString(roi)));
   }
   return std::vector<Type>{Type::Tensor(ctx.DTypeOf("x"), {roi[0], x[0], x[1], height, width})};
@@ -160,13 +158,13 @@ Result<std::vector<Literal>> EvaluateCropResize(const OpContext& ctx, const std:
 
 // ---- affine and resample: a grid of points ----
 
-enum class Padding : uint8_t { kConstant, kBorder, kReflection, kSymmetric };
+enum class Outside : uint8_t { kConstant, kBorder, kReflection, kSymmetric };
 
 // How points of the unit square, or pixels, become places in x, and what lies outside.
 struct PointSampler {
   enum class Coordinates : uint8_t { kMinusOneToOne, kZeroToOne, kPixels };
   Coordinates coordinates = Coordinates::kMinusOneToOne;
-  Padding padding = Padding::kConstant;
+  Outside padding = Outside::kConstant;
   bool align_corners = true;
   bool nearest = false;
   float padding_value = 0;
@@ -182,9 +180,9 @@ Result<PointSampler> ReadSampler(const OpContext& ctx) {
   if (coordinates == "normalized_zero_to_one") sampler.coordinates = PointSampler::Coordinates::kZeroToOne;
   if (coordinates == "unnormalized") sampler.coordinates = PointSampler::Coordinates::kPixels;
   const std::string padding = ctx.String("padding_mode");
-  if (padding == "border") sampler.padding = Padding::kBorder;
-  if (padding == "reflection") sampler.padding = Padding::kReflection;
-  if (padding == "symmetric") sampler.padding = Padding::kSymmetric;
+  if (padding == "border") sampler.padding = Outside::kBorder;
+  if (padding == "reflection") sampler.padding = Outside::kReflection;
+  if (padding == "symmetric") sampler.padding = Outside::kSymmetric;
   sampler.align_corners = ctx.Bool("align_corners");
   sampler.nearest = ctx.String("sampling_mode") == "nearest";
   sampler.padding_value = static_cast<float>(ctx.Double("padding_value"));
@@ -210,14 +208,14 @@ double PointSampler::Pixel(double c, int64_t size) const {
 // an integer: one pixel outside is as good as any. NaN is outside.
 double PointSampler::Fold(double pixel, int64_t size) const {
   const double last = static_cast<double>(size) - 1;
-  if (padding == Padding::kConstant) return std::isnan(pixel) ? -2 : std::clamp(pixel, -2.0, last + 2);
+  if (padding == Outside::kConstant) return std::isnan(pixel) ? -2 : std::clamp(pixel, -2.0, last + 2);
   if (std::isnan(pixel)) return 0;
-  if (padding == Padding::kReflection && std::isfinite(pixel)) {  // about the centres of the border pixels
+  if (padding == Outside::kReflection && std::isfinite(pixel)) {  // about the centres of the border pixels
     if (last == 0) return 0;
     const double place = std::fmod(std::abs(pixel), 2 * last);
     pixel = place > last ? 2 * last - place : place;
   }
-  if (padding == Padding::kSymmetric && std::isfinite(pixel)) {  // about the outer edges of the border pixels
+  if (padding == Outside::kSymmetric && std::isfinite(pixel)) {  // about the outer edges of the border pixels
     const double n = last + 1;
     const double place = std::fmod(std::abs(pixel + 0.5), 2 * n);
     pixel = (place > n ? 2 * n - place : place) - 0.5;
@@ -272,7 +270,8 @@ Result<std::vector<Type>> InferAffine(const OpContext& ctx) {
   MW_ASSIGN_OR_RETURN(const int64_t width, TargetSize(ctx, "output_width"));
   const Shape& x = ctx.ShapeOf("x");
   const Shape& matrix = ctx.ShapeOf("transform_matrix");
-  if (matrix.size() != 2 || (Differ(matrix[0], 1) && Differ(matrix[0], x[0])) || Differ(matrix[1], 6)) {
+  if (matrix.size() != 2 || (KnownToDiffer(matrix[0], 1) && KnownToDiffer(matrix[0], x[0])) ||
+      KnownToDiffer(matrix[1], 6)) {
     return ctx.Error(fmt::format("transform_matrix must have shape [1, 6] or [batch, 6], but has {} for x {}",
                                  ShapeToString(matrix), ShapeToString(x)));
   }
@@ -287,7 +286,7 @@ Result<std::vector<Type>> InferResample(const OpContext& ctx) {
       CheckChoice(ctx, "coordinates_mode", {"normalized_minus_one_to_one", "normalized_zero_to_one", "unnormalized"}));
   const Shape& x = ctx.ShapeOf("x");
   const Shape& points = ctx.ShapeOf("coordinates");
-  if (points.size() != 4 || Differ(points[0], x[0]) || Differ(points[3], 2)) {
+  if (points.size() != 4 || KnownToDiffer(points[0], x[0]) || KnownToDiffer(points[3], 2)) {
     return ctx.Error(fmt::format("coordinates must have shape [batch, height, width, 2], but have {} for x {}",
                                  ShapeToString(points), ShapeToString(x)));
   }

@@ -10,7 +10,7 @@
 namespace milwright {
 namespace {
 
-constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxImageSide = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
@@ -73,7 +73,7 @@ Status CheckImage(const OpContext& ctx, size_t rank, bool exact) {
   for (size_t d = 0; d < x.size(); ++d) {
     // An empty image has no pixel to read.
     const bool spatial = d + 2 >= x.size();
-    if (x[d] > kMaxExtent || (spatial && x[d] == 0)) {
+    if (x[d] > kMaxImageSide || (spatial && x[d] == 0)) {
       return ctx.Error(fmt::format("x of shape {} cannot be sampled along axis {}", ShapeToString(x), d));
     }
   }
@@ -82,8 +82,8 @@ Status CheckImage(const OpContext& ctx, size_t rank, bool exact) {
 
 Result<int64_t> TargetSize(const OpContext& ctx, std::string_view parameter) {
   const int64_t size = ctx.Int(parameter, 1);
-  if (size < 1 || size > kMaxExtent) {
-    return ctx.Error(fmt::format("{} is {}; it must be between 1 and {}", parameter, size, kMaxExtent));
+  if (size < 1 || size > kMaxImageSide) {
+    return ctx.Error(fmt::format("{} is {}; it must be between 1 and {}", parameter, size, kMaxImageSide));
   }
   return size;
 }

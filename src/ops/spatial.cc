@@ -11,7 +11,7 @@ namespace milwright {
 namespace {
 
 // Sizes and parameters up to here keep every sum and product of two below in int64.
-constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxSpatial = std::numeric_limits<int32_t>::max();
 
 struct PadType {
   bool custom = false;
@@ -38,7 +38,7 @@ Result<std::vector<int64_t>> Steps(const OpContext& ctx, std::string_view parame
                                  steps.size(), ShapeToString(ctx.ShapeOf("x")), dimensions));
   }
   for (size_t d = 0; d < dimensions; ++d) {
-    if (steps[d] < 1 || steps[d] > kMaxExtent) {
+    if (steps[d] < 1 || steps[d] > kMaxSpatial) {
       return ctx.Error(fmt::format("{} of spatial dimension {} is {}; it must be positive", parameter, d, steps[d]));
     }
   }
@@ -61,11 +61,11 @@ Result<SpatialGeometry> ReadWindow(const OpContext& ctx, const Shape& kernel) {
   }
   geometry.kernel = kernel;
   for (size_t d = 0; d < dimensions; ++d) {
-    if (kernel[d] != kUnknownDim && (kernel[d] < 1 || kernel[d] > kMaxExtent)) {
+    if (kernel[d] != kUnknownDim && (kernel[d] < 1 || kernel[d] > kMaxSpatial)) {
       return ctx.Error(
-          fmt::format("the window [{}] must have sizes from 1 to {}", fmt::join(kernel, ", "), kMaxExtent));
+          fmt::format("the window [{}] must have sizes from 1 to {}", fmt::join(kernel, ", "), kMaxSpatial));
     }
-    if (geometry.input[d] > kMaxExtent) {
+    if (geometry.input[d] > kMaxSpatial) {
       return ctx.Error(fmt::format("x of shape {} is too large in spatial dimension {}", ShapeToString(x), d));
     }
   }

@@ -8,6 +8,7 @@
 
 #include "analysis/effects.h"
 #include "ops/op.h"
+#include "passes/edit.h"
 #include "passes/entries.h"
 
 namespace milwright {
@@ -31,13 +32,6 @@ void EraseDead(Block& block) {
 }
 
 // An interface value keeps its own operation: its name is what hosts know.
-bool IsFunctionOutput(const Value& value) {
-  for (const Use& use : value.uses()) {
-    if (use.op == nullptr && use.block->parent() == nullptr) return true;
-  }
-  return false;
-}
-
 bool AnyFunctionOutput(const Operation& op) {
   for (const auto& output : op.outputs()) {
     if (IsFunctionOutput(*output)) return true;

@@ -12,9 +12,6 @@
 
 namespace milwright {
 
-Status Refuse(std::string message) { return {ErrorCode::kPrecondition, std::move(message)}; }
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
-
 Result<bool> BoolOption(const PassArguments& arguments, std::string_view key, bool fallback) {
   if (!arguments.Has(key)) return fallback;
   const std::string text = arguments.String(key);

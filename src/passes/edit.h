@@ -7,14 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errors.h"
 #include "mil/model.h"
 #include "ops/builder.h"
 #include "passes/pass.h"
 
 namespace milwright {
-
-Status Refuse(std::string message);  ///< kPrecondition
-Status Usage(std::string message);   ///< kUsage
 
 /// Whether option `key` is "true"; kUsage when it is neither "true" nor "false".
 Result<bool> BoolOption(const PassArguments& arguments, std::string_view key, bool fallback);

@@ -8,13 +8,12 @@
 #include <optional>
 #include <set>
 
+#include "base/errors.h"
 #include "exec/input_source.h"
 #include "passes/memory_match.h"
 
 namespace milwright {
 namespace {
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 // Which is worse: shapes that differ, then failures, then errors.
 bool Worse(const TensorDifference& x, const TensorDifference& y) {

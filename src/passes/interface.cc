@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/errors.h"
 #include "format/package.h"
 #include "ops/infer.h"
 #include "passes/entries.h"
@@ -11,9 +12,6 @@
 
 namespace milwright {
 namespace {
-
-Status Refuse(std::string message) { return {ErrorCode::kPrecondition, std::move(message)}; }
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 bool IsIdentifier(std::string_view name) {
   const auto word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '@' || c == '.'; };

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "base/errors.h"
 #include "ops/infer.h"
 #include "passes/pass.h"
 
@@ -47,8 +48,6 @@ const Pass* FindPass(std::string_view name) {
 }
 
 namespace {
-
-Status Usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;

@@ -125,7 +125,7 @@ struct Rows {
 };
 
 // The rows that a step puts into a state, in the order of their slots.
-struct RowUpdate {
+struct NewRows {
   std::vector<Rows> rows;
   int64_t axis = 0;
   Value* position = nullptr;
@@ -135,7 +135,7 @@ class RowFinder {
  public:
   explicit RowFinder(const Value* state) : state_(state), shape_(state->type.shape()) {}
 
-  Result<RowUpdate> Find(const StateFacts& facts) {
+  Result<NewRows> Find(const StateFacts& facts) {
     for (const StateWrite& write : facts.writes) {
       const Value* value = write.data;
       if (write.form != UpdateForm::kSliceUpdate) return Blocked(*write.op, "is no slice update");
@@ -209,10 +209,10 @@ class RowFinder {
   const Value* state_;
   const Shape& shape_;
   std::vector<const Value*> written_;
-  RowUpdate update_;
+  NewRows update_;
 };
 
-Status AddRowsOutput(Function& function, const RowUpdate& update, const std::string& state, const std::string& name,
+Status AddRowsOutput(Function& function, const NewRows& update, const std::string& state, const std::string& name,
                      PassReport& report) {
   std::vector<Value*> values;
   for (const Rows& rows : update.rows) values.push_back(rows.value);
@@ -236,7 +236,7 @@ struct OutputNames {
 
 Status Convert(Function& function, Value* state, bool slice, const OutputNames& names, PassReport& report) {
   const Type content = state->type.tensor;
-  RowUpdate update;
+  NewRows update;
   bool written = false;
   {
     const FunctionStates states = AnalyzeStates(function);

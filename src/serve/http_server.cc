@@ -26,7 +26,7 @@ constexpr size_t kSpareConnections = 16;
 /// How much is read and dropped behind a request that was refused unread.
 constexpr size_t kLingerBytes = 4 << 20;
 constexpr int kBacklog = 512;
-constexpr Milliseconds kPoll{100};
+constexpr Milliseconds kAcceptPoll{100};
 
 /// Waits for `events` until `deadline`; the events that came.
 short PollUntil(int socket, short events, Clock::time_point deadline) {
@@ -232,7 +232,7 @@ class Listener : public httplib::Server {
   bool WaitForRequest(const Connection& connection) const {
     if (connection.HasBytes()) return true;
     for (const Clock::time_point deadline = Clock::now() + options_.idle; Clock::now() < deadline && !stopping_;) {
-      if (PollUntil(connection.socket(), POLLIN, Clock::now() + kPoll) != 0) return true;
+      if (PollUntil(connection.socket(), POLLIN, Clock::now() + kAcceptPoll) != 0) return true;
     }
     return false;
   }

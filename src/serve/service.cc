@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// How long a waiting thread goes without asking whether the client is still there.
-constexpr auto kPoll = 50ms;
+constexpr auto kAnswerPoll = 50ms;
 
 const ApiError kShuttingDown = {503, "the server is shutting down", "", "shutting_down"};
 
@@ -234,10 +234,10 @@ Reply Service::Complete(CompletionRequest request, std::vector<int64_t> prompt, 
                                 static_cast<int64_t>(std::time(nullptr)));
   // Waits for more text or the outcome; cancels when nobody waits for it any more.
   const auto wait = [answer, is_connected](std::string& text) {
-    Answer::Outcome outcome = answer->Wait(kPoll, text);
+    Answer::Outcome outcome = answer->Wait(kAnswerPoll, text);
     while (outcome == Answer::Outcome::kNone && text.empty()) {
       if (!is_connected()) answer->Cancel();
-      outcome = answer->Wait(kPoll, text);
+      outcome = answer->Wait(kAnswerPoll, text);
     }
     return outcome;
   };

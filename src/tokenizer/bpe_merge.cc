@@ -42,13 +42,13 @@ struct Symbol {
   int32_t next;  ///< -1 at the end
 };
 
-struct Candidate {
+struct PossibleMerge {
   int32_t rank;
   int32_t position;
   int32_t id;
 
   /// Later in the queue: higher rank, or the same rank further right.
-  bool operator<(const Candidate& other) const {
+  bool operator<(const PossibleMerge& other) const {
     return rank != other.rank ? rank > other.rank : position > other.position;
   }
 };
@@ -61,19 +61,19 @@ void MergeLongWord(const PairMap& merges, std::vector<int32_t>& ids) {
     symbols.push_back({ids[static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   }
   const auto at = [&](int32_t position) -> Symbol& { return symbols[static_cast<size_t>(position)]; };
-  std::vector<Candidate> initial;
+  std::vector<PossibleMerge> initial;
   for (int32_t i = 0; i + 1 < count; ++i) {
     const Merge merge = FindMerge(merges, at(i).id, at(i + 1).id);
     if (merge.rank != Merge::kNone) initial.push_back({merge.rank, i, merge.id});
   }
-  std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(initial));
+  std::priority_queue<PossibleMerge> queue(std::less<PossibleMerge>(), std::move(initial));
   const auto offer = [&](int32_t position) {
     const int32_t next = at(position).next;
     const Merge merge = FindMerge(merges, at(position).id, at(next).id);
     if (merge.rank != Merge::kNone) queue.push({merge.rank, position, merge.id});
   };
   while (!queue.empty()) {
-    const Candidate top = queue.top();
+    const PossibleMerge top = queue.top();
     queue.pop();
     Symbol& left = at(top.position);
     if (left.id < 0 || left.next < 0) continue;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char32_t kLowCharacters = 0x400;  // ids of these lie in an array, of the others in a map
 
-constexpr size_t kMaxWordBytes = std::numeric_limits<int32_t>::max() / 2;  // positions in a word are int32
+constexpr size_t kMaxMergedWordBytes = std::numeric_limits<int32_t>::max() / 2;  // positions in a word are int32
 
 /// The only character of `token`, or nullopt if it has another number of characters.
 std::optional<char32_t> SingleCharacter(std::string_view token) {
@@ -168,7 +168,7 @@ Status BpeModel::EncodeWhole(std::string_view word, WordCache& cache, std::vecto
     ids.insert(ids.end(), known->begin(), known->end());
     return Status::Ok();
   }
-  if (word.size() > kMaxWordBytes) {
+  if (word.size() > kMaxMergedWordBytes) {
     return {ErrorCode::kUsage,
             fmt::format("a word of {} bytes is too long to encode: pass the text in parts", word.size())};
   }

@@ -277,14 +277,14 @@ class BpeSuffixStep : public WholeTokenStep {
   std::optional<std::string> held_;
 };
 
-using Made = Result<std::vector<Decoder::StepMaker>>;
+using MadeDecoder = Result<std::vector<Decoder::StepMaker>>;
 
 template <typename Step, typename... Args>
-Made MakeSteps(Args... args) {
+MadeDecoder MakeSteps(Args... args) {
   return std::vector<Decoder::StepMaker>{[args...] { return std::make_unique<Step>(args...); }};
 }
 
-Made MakeStrip(const JsonReader& reader) {
+MadeDecoder MakeStripDecoder(const JsonReader& reader) {
   constexpr int64_t kMaxCount = 1 << 20;
   MW_ASSIGN_OR_RETURN(const std::string content, reader.String("content"));
   if (content.empty() || Utf8Length(content[0]) != content.size())
@@ -294,27 +294,27 @@ Made MakeStrip(const JsonReader& reader) {
   return MakeSteps<StripStep>(content, start, stop);
 }
 
-Made MakeReplace(const JsonReader& reader) {
+MadeDecoder MakeReplaceDecoder(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::FromJson(reader, "pattern"));
   MW_ASSIGN_OR_RETURN(const std::string content, reader.String("content"));
   if (const std::string* literal = pattern.literal()) return MakeSteps<ReplaceStringStep>(*literal, content);
   return MakeSteps<ReplaceRegexStep>(pattern, content);
 }
 
-Made MakeMetaspace(const JsonReader& reader) {
+MadeDecoder MakeMetaspaceDecoder(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const MetaspaceOptions options, MetaspaceOptions::FromJson(reader));
   return MakeSteps<MetaspaceStep>(options);
 }
 
-Made MakeBpe(const JsonReader& reader) {
+MadeDecoder MakeBpeDecoder(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::string suffix, reader.StringOr("suffix", "</w>"));
   if (suffix.empty()) return reader.Error("has an empty suffix");
   return MakeSteps<BpeSuffixStep>(suffix);
 }
 
-Made MakeDecoder(const JsonReader& reader);
+MadeDecoder MakeDecoder(const JsonReader& reader);
 
-Made MakeSequence(const JsonReader& reader) {
+MadeDecoder MakeSequenceDecoder(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::vector<JsonReader> members, reader.Array("decoders"));
   std::vector<Decoder::StepMaker> steps;
   for (const JsonReader& member : members) {
@@ -324,21 +324,21 @@ Made MakeSequence(const JsonReader& reader) {
   return steps;
 }
 
-using Maker = Made (*)(const JsonReader&);
-constexpr std::pair<std::string_view, Maker> kMakers[] = {
+using DecoderMaker = MadeDecoder (*)(const JsonReader&);
+constexpr std::pair<std::string_view, DecoderMaker> kDecoderMakers[] = {
     {"ByteLevel", [](const JsonReader&) { return MakeSteps<ByteLevelStep>(); }},
     {"ByteFallback", [](const JsonReader&) { return MakeSteps<ByteFallbackStep>(); }},
     {"Fuse", [](const JsonReader&) { return MakeSteps<FuseStep>(); }},
-    {"Strip", MakeStrip},
-    {"Replace", MakeReplace},
-    {"Metaspace", MakeMetaspace},
-    {"BPEDecoder", MakeBpe},
-    {"Sequence", MakeSequence},
+    {"Strip", MakeStripDecoder},
+    {"Replace", MakeReplaceDecoder},
+    {"Metaspace", MakeMetaspaceDecoder},
+    {"BPEDecoder", MakeBpeDecoder},
+    {"Sequence", MakeSequenceDecoder},
 };
 
-Made MakeDecoder(const JsonReader& reader) {
+MadeDecoder MakeDecoder(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::string type, reader.String("type"));
-  for (const auto& [name, make] : kMakers) {
+  for (const auto& [name, make] : kDecoderMakers) {
     if (name == type) return make(reader);
   }
   return reader.Error(fmt::format("is a decoder of type \"{}\", which is not supported", type));

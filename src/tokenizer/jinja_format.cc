@@ -10,8 +10,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// Python's repr of a float: the shortest digits, and always a point or an exponent.
 std::string FloatText(double value) {
   std::string text = fmt::format("{}", value);

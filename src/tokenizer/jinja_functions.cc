@@ -10,8 +10,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 Result<Value> Range(Interpreter& interpreter, const Arguments& arguments) {
   constexpr int64_t kMaxRange = 100000;  // Jinja's sandbox.MAX_RANGE
   MW_ASSIGN_OR_RETURN(const ArgumentReader reader, ArgumentReader::Bind(arguments, {"start", "stop", "step"}));

@@ -14,8 +14,6 @@ namespace {
 /// Levels of statements, expressions and macros within each other; bounds the stack.
 constexpr int kMaxDepth = 500;
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// A macro, or the body of a call block as the function "caller".
 class Macro : public Object {
  public:

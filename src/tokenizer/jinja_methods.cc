@@ -11,10 +11,8 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 template <std::string (*kFunction)(std::string_view)>
-Result<Value> Mapped(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+Result<Value> MappedSelf(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   MW_RETURN_IF_ERROR(arguments.Bind({}));
   return interpreter.MakeString(kFunction(*self.string()));
 }
@@ -237,10 +235,10 @@ Result<Value> SearchList(Interpreter& interpreter, const Value& self, const Argu
 using Entry = std::pair<std::string_view, Method>;
 
 constexpr Entry kStringMethods[] = {
-    {"upper", Mapped<Upper>},
-    {"lower", Mapped<Lower>},
-    {"capitalize", Mapped<Capitalize>},
-    {"title", Mapped<TitleOfLetters>},
+    {"upper", MappedSelf<Upper>},
+    {"lower", MappedSelf<Lower>},
+    {"capitalize", MappedSelf<Capitalize>},
+    {"title", MappedSelf<TitleOfLetters>},
     {"strip", Stripped<Strip>},
     {"lstrip", Stripped<StripLeft>},
     {"rstrip", Stripped<StripRight>},

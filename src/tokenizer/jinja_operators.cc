@@ -11,8 +11,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 Status Overflow() { return Error("an integer leaves the range of 64 bits"); }
 
 Result<Value> PowerOfIntegers(int64_t base, int64_t exponent) {
@@ -91,7 +89,7 @@ Result<Value> Repeat(const Value& value, int64_t count, Budget& budget) {
   return List::Make(std::move(out), budget, value.list()->is_tuple());
 }
 
-bool IsSequence(const Value& value) { return value.string() != nullptr || value.list() != nullptr; }
+bool IsTextOrList(const Value& value) { return value.string() != nullptr || value.list() != nullptr; }
 
 /// One conversion of a percent format: "%-08.3f".
 struct Conversion {
@@ -197,9 +195,9 @@ Result<Value> ApplyBinary(std::string_view op, const Value& left, const Value& r
   MW_RETURN_IF_ERROR(right.CheckDefined());
   if (left.is_integral() && right.is_integral()) return Integers(op, left.AsInt(), right.AsInt());
   if (left.is_number() && right.is_number()) return Floats(op, left.AsDouble(), right.AsDouble());
-  if (op == "+" && (IsSequence(left) || IsSequence(right))) return Concatenate(left, right, budget);
-  if (op == "*" && IsSequence(left) && right.is_integral()) return Repeat(left, right.AsInt(), budget);
-  if (op == "*" && IsSequence(right) && left.is_integral()) return Repeat(right, left.AsInt(), budget);
+  if (op == "+" && (IsTextOrList(left) || IsTextOrList(right))) return Concatenate(left, right, budget);
+  if (op == "*" && IsTextOrList(left) && right.is_integral()) return Repeat(left, right.AsInt(), budget);
+  if (op == "*" && IsTextOrList(right) && left.is_integral()) return Repeat(right, left.AsInt(), budget);
   return Error(fmt::format("'{}' does not work on a {} and a {}", op, left.TypeName(), right.TypeName()));
 }
 
@@ -228,7 +226,7 @@ Result<bool> ApplyComparison(std::string_view op, const Value& left, const Value
 Result<Value> ApplySlice(const Value& value, std::optional<int64_t> start, std::optional<int64_t> stop,
                          std::optional<int64_t> step_or_none, Budget& budget) {
   MW_RETURN_IF_ERROR(value.CheckDefined());
-  if (!IsSequence(value)) return Error(fmt::format("a {} cannot be sliced", value.TypeName()));
+  if (!IsTextOrList(value)) return Error(fmt::format("a {} cannot be sliced", value.TypeName()));
   MW_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
   const int64_t step = step_or_none.value_or(1);
   if (step == 0) return Error("the step of a slice is zero");

@@ -12,8 +12,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// Reads "a.b.0" of an item: attributes or elements, one after the other.
 class AttributeGetter {
  public:
@@ -308,7 +306,7 @@ Result<Value> Select(Interpreter& interpreter, const Value& input, const Argumen
   return interpreter.MakeList(std::move(kept));
 }
 
-constexpr std::pair<std::string_view, Filter> kFilters[] = {
+constexpr std::pair<std::string_view, Filter> kSequenceFilters[] = {
     {"length", Length},
     {"count", Length},
     {"default", Default},
@@ -337,9 +335,9 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
 }  // namespace
 
 Filter FindSequenceFilter(std::string_view name) {
-  const auto* found =
-      std::find_if(std::begin(kFilters), std::end(kFilters), [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  const auto* found = std::find_if(std::begin(kSequenceFilters), std::end(kSequenceFilters),
+                                   [&](const auto& entry) { return entry.first == name; });
+  return found == std::end(kSequenceFilters) ? nullptr : found->second;
 }
 
 }  // namespace milwright::jinja

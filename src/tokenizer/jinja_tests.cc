@@ -11,8 +11,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// A test without arguments.
 template <bool (*kPredicate)(const Value&)>
 Result<bool> Simple(Interpreter&, const Value& input, const Arguments& arguments) {

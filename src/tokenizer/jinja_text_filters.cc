@@ -14,8 +14,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// jinja2's title: a capital at the start and behind any of "-({[<" and whitespace.
 std::string TitleOfWords(std::string_view text) {
   std::string out;
@@ -60,7 +58,7 @@ std::string Same(std::string_view text) { return std::string(text); }
 
 /// A filter of str(input) without arguments.
 template <std::string (*kFunction)(std::string_view)>
-Result<Value> Mapped(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+Result<Value> MappedText(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   MW_RETURN_IF_ERROR(arguments.Bind({}));
   MW_ASSIGN_OR_RETURN(const std::string text, interpreter.Str(input));
   return interpreter.MakeString(kFunction(text));
@@ -258,15 +256,15 @@ Result<Value> Round(Interpreter&, const Value& input, const Arguments& arguments
   return Error("the method must be common, ceil or floor");
 }
 
-constexpr std::pair<std::string_view, Filter> kFilters[] = {
-    {"upper", Mapped<Upper>},
-    {"lower", Mapped<Lower>},
-    {"capitalize", Mapped<Capitalize>},
-    {"title", Mapped<TitleOfWords>},
-    {"string", Mapped<Same>},
-    {"safe", Mapped<Same>},
-    {"escape", Mapped<EscapeHtml>},
-    {"e", Mapped<EscapeHtml>},
+constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
+    {"upper", MappedText<Upper>},
+    {"lower", MappedText<Lower>},
+    {"capitalize", MappedText<Capitalize>},
+    {"title", MappedText<TitleOfWords>},
+    {"string", MappedText<Same>},
+    {"safe", MappedText<Same>},
+    {"escape", MappedText<EscapeHtml>},
+    {"e", MappedText<EscapeHtml>},
     {"trim", Trim},
     {"replace", ReplaceFilter},
     {"indent", Indent},
@@ -283,9 +281,9 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
 }  // namespace
 
 Filter FindTextFilter(std::string_view name) {
-  const auto* found =
-      std::find_if(std::begin(kFilters), std::end(kFilters), [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  const auto* found = std::find_if(std::begin(kTextFilters), std::end(kTextFilters),
+                                   [&](const auto& entry) { return entry.first == name; });
+  return found == std::end(kTextFilters) ? nullptr : found->second;
 }
 
 }  // namespace milwright::jinja

@@ -15,8 +15,6 @@
 namespace milwright::jinja {
 namespace {
 
-Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
-
 /// A string that equal keys share: 1, 1.0 and True are one key in Python. nullopt for what cannot be a key.
 std::optional<std::string> HashKey(const Value& key) {
   if (const std::string* text = key.string()) return "s" + *text;

@@ -18,6 +18,9 @@
 
 namespace milwright::jinja {
 
+/// kRuntime: what a rendering fails with.
+inline Status Error(std::string message) { return {ErrorCode::kRuntime, std::move(message)}; }
+
 /// What a rendering may use up. Everything whose cost the template controls charges here before it does the work.
 class Budget {
  public:

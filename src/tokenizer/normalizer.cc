@@ -156,7 +156,7 @@ class SequenceNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-Result<std::unique_ptr<Normalizer>> MakeSequence(const JsonReader& reader) {
+Result<std::unique_ptr<Normalizer>> MakeSequenceNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::vector<JsonReader> members, reader.Array("normalizers"));
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (const JsonReader& member : members) {
@@ -166,33 +166,33 @@ Result<std::unique_ptr<Normalizer>> MakeSequence(const JsonReader& reader) {
   return std::unique_ptr<Normalizer>(std::make_unique<SequenceNormalizer>(std::move(steps)));
 }
 
-Result<std::unique_ptr<Normalizer>> MakePrepend(const JsonReader& reader) {
+Result<std::unique_ptr<Normalizer>> MakePrependNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(std::string prefix, reader.String("prepend"));
   return MakeRewriter([prefix = std::move(prefix)](std::string_view text) {
     return text.empty() ? std::string() : prefix + std::string(text);
   });
 }
 
-Result<std::unique_ptr<Normalizer>> MakeReplace(const JsonReader& reader) {
+Result<std::unique_ptr<Normalizer>> MakeReplaceNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::FromJson(reader, "pattern"));
   MW_ASSIGN_OR_RETURN(std::string content, reader.String("content"));
   return std::unique_ptr<Normalizer>(std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content)));
 }
 
-Result<std::unique_ptr<Normalizer>> MakeStrip(const JsonReader& reader) {
+Result<std::unique_ptr<Normalizer>> MakeStripNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const bool left, reader.Bool("strip_left"));
   MW_ASSIGN_OR_RETURN(const bool right, reader.Bool("strip_right"));
   return std::unique_ptr<Normalizer>(std::make_unique<StripNormalizer>(left, right));
 }
 
-Result<std::unique_ptr<Normalizer>> MakePrecompiled(const JsonReader& reader) {
+Result<std::unique_ptr<Normalizer>> MakePrecompiledNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::string base64, reader.String("precompiled_charsmap"));
   Result<PrecompiledCharsmap> map = PrecompiledCharsmap::Decode(base64);
   if (!map.ok()) return reader.Error(fmt::format("precompiled_charsmap {}", map.status().message()));
   return MakeRewriter([map = *std::move(map)](std::string_view text) { return map.Normalize(text); });
 }
 
-Result<std::unique_ptr<Normalizer>> MakeByteLevel(const JsonReader&) {
+Result<std::unique_ptr<Normalizer>> MakeByteLevelNormalizer(const JsonReader&) {
   return MakeRewriter([](std::string_view text) {
     std::string out;
     AppendByteLevel(text, out);
@@ -200,8 +200,8 @@ Result<std::unique_ptr<Normalizer>> MakeByteLevel(const JsonReader&) {
   });
 }
 
-using Maker = Result<std::unique_ptr<Normalizer>> (*)(const JsonReader&);
-constexpr std::pair<std::string_view, Maker> kMakers[] = {
+using NormalizerMaker = Result<std::unique_ptr<Normalizer>> (*)(const JsonReader&);
+constexpr std::pair<std::string_view, NormalizerMaker> kNormalizerMakers[] = {
     {"NFC", [](const JsonReader&) { return MakeForm(NormalizationForm::kNfc); }},
     {"NFD", [](const JsonReader&) { return MakeForm(NormalizationForm::kNfd); }},
     {"NFKC", [](const JsonReader&) { return MakeForm(NormalizationForm::kNfkc); }},
@@ -215,19 +215,19 @@ constexpr std::pair<std::string_view, Maker> kMakers[] = {
      [](const JsonReader&) -> Result<std::unique_ptr<Normalizer>> {
        return std::unique_ptr<Normalizer>(std::make_unique<FilterNormalizer>(MapNmt));
      }},
-    {"Strip", MakeStrip},
-    {"Prepend", MakePrepend},
-    {"Replace", MakeReplace},
-    {"Precompiled", MakePrecompiled},
-    {"ByteLevel", MakeByteLevel},
-    {"Sequence", MakeSequence},
+    {"Strip", MakeStripNormalizer},
+    {"Prepend", MakePrependNormalizer},
+    {"Replace", MakeReplaceNormalizer},
+    {"Precompiled", MakePrecompiledNormalizer},
+    {"ByteLevel", MakeByteLevelNormalizer},
+    {"Sequence", MakeSequenceNormalizer},
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Normalizer>> MakeNormalizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::string type, reader.String("type"));
-  for (const auto& [name, make] : kMakers) {
+  for (const auto& [name, make] : kNormalizerMakers) {
     if (name == type) return make(reader);
   }
   return reader.Error(fmt::format("is a normalizer of type \"{}\", which is not supported", type));

@@ -180,25 +180,25 @@ class SequencePreTokenizer : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> steps_;
 };
 
-using Made = Result<std::unique_ptr<PreTokenizer>>;
+using MadePreTokenizer = Result<std::unique_ptr<PreTokenizer>>;
 
-Made MakeSplitter(TextPattern pattern, SplitBehavior behavior, bool invert) {
+MadePreTokenizer MakeSplitter(TextPattern pattern, SplitBehavior behavior, bool invert) {
   return std::unique_ptr<PreTokenizer>(std::make_unique<SplitPreTokenizer>(std::move(pattern), behavior, invert));
 }
 
-Made MakeSplitterByRegex(std::string_view pattern, SplitBehavior behavior, bool invert) {
+MadePreTokenizer MakeSplitterByRegex(std::string_view pattern, SplitBehavior behavior, bool invert) {
   MW_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
   return MakeSplitter(TextPattern(std::move(regex)), behavior, invert);
 }
 
-Made MakeSplit(const JsonReader& reader) {
+MadePreTokenizer MakeSplitPreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::FromJson(reader, "pattern"));
   MW_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(reader, ""));
   MW_ASSIGN_OR_RETURN(const bool invert, reader.BoolOr("invert", false));
   return MakeSplitter(std::move(pattern), behavior, invert);
 }
 
-Made MakeByteLevel(const JsonReader& reader) {
+MadePreTokenizer MakeByteLevelPreTokenizer(const JsonReader& reader) {
   // GPT-2's own pattern (openai/gpt-2 encoder.py).
   constexpr std::string_view kPattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
   MW_ASSIGN_OR_RETURN(const bool add_prefix_space, reader.BoolOr("add_prefix_space", true));
@@ -210,34 +210,34 @@ Made MakeByteLevel(const JsonReader& reader) {
   return std::unique_ptr<PreTokenizer>(std::make_unique<ByteLevelPreTokenizer>(add_prefix_space, std::move(split)));
 }
 
-Made MakeMetaspace(const JsonReader& reader) {
+MadePreTokenizer MakeMetaspacePreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(MetaspaceOptions options, MetaspaceOptions::FromJson(reader));
   return std::unique_ptr<PreTokenizer>(std::make_unique<MetaspacePreTokenizer>(std::move(options)));
 }
 
-Made MakeWhitespace(const JsonReader&) {
+MadePreTokenizer MakeWhitespacePreTokenizer(const JsonReader&) {
   return MakeSplitterByRegex(R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)", SplitBehavior::kRemoved,
                              /*invert=*/true);
 }
 
-Made MakeDigits(const JsonReader& reader) {
+MadePreTokenizer MakeDigitsPreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const bool individual, reader.BoolOr("individual_digits", false));
   return MakeSplitter(TextPattern(IsNumeric), individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
                       /*invert=*/false);
 }
 
-Made MakePunctuation(const JsonReader& reader) {
+MadePreTokenizer MakePunctuationPreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(reader, "Isolated"));
   return MakeSplitter(TextPattern(IsPunctuation), behavior, /*invert=*/false);
 }
 
-Made MakeCharDelimiterSplit(const JsonReader& reader) {
+MadePreTokenizer MakeCharDelimiterSplitPreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(std::string delimiter, reader.String("delimiter"));
   if (delimiter.empty()) return reader.Error("has an empty delimiter");
   return MakeSplitter(TextPattern(std::move(delimiter)), SplitBehavior::kRemoved, /*invert=*/false);
 }
 
-Made MakeSequence(const JsonReader& reader) {
+MadePreTokenizer MakeSequencePreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::vector<JsonReader> members, reader.Array("pretokenizers"));
   std::vector<std::unique_ptr<PreTokenizer>> steps;
   for (const JsonReader& member : members) {
@@ -247,18 +247,18 @@ Made MakeSequence(const JsonReader& reader) {
   return std::unique_ptr<PreTokenizer>(std::make_unique<SequencePreTokenizer>(std::move(steps)));
 }
 
-using Maker = Made (*)(const JsonReader&);
-constexpr std::pair<std::string_view, Maker> kMakers[] = {
-    {"ByteLevel", MakeByteLevel},
-    {"Split", MakeSplit},
-    {"Metaspace", MakeMetaspace},
-    {"Whitespace", MakeWhitespace},
+using PreTokenizerMaker = MadePreTokenizer (*)(const JsonReader&);
+constexpr std::pair<std::string_view, PreTokenizerMaker> kPreTokenizerMakers[] = {
+    {"ByteLevel", MakeByteLevelPreTokenizer},
+    {"Split", MakeSplitPreTokenizer},
+    {"Metaspace", MakeMetaspacePreTokenizer},
+    {"Whitespace", MakeWhitespacePreTokenizer},
     {"WhitespaceSplit",
      [](const JsonReader&) { return MakeSplitter(TextPattern(IsWhitespace), SplitBehavior::kRemoved, false); }},
-    {"Digits", MakeDigits},
-    {"Punctuation", MakePunctuation},
-    {"CharDelimiterSplit", MakeCharDelimiterSplit},
-    {"Sequence", MakeSequence},
+    {"Digits", MakeDigitsPreTokenizer},
+    {"Punctuation", MakePunctuationPreTokenizer},
+    {"CharDelimiterSplit", MakeCharDelimiterSplitPreTokenizer},
+    {"Sequence", MakeSequencePreTokenizer},
 };
 
 }  // namespace
@@ -291,7 +291,7 @@ Result<MetaspaceOptions> MetaspaceOptions::FromJson(const JsonReader& reader) {
 
 Result<std::unique_ptr<PreTokenizer>> MakePreTokenizer(const JsonReader& reader) {
   MW_ASSIGN_OR_RETURN(const std::string type, reader.String("type"));
-  for (const auto& [name, make] : kMakers) {
+  for (const auto& [name, make] : kPreTokenizerMakers) {
     if (name == type) return make(reader);
   }
   return reader.Error(fmt::format("is a pre-tokenizer of type \"{}\", which is not supported", type));

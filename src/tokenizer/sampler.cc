@@ -10,12 +10,12 @@ namespace milwright {
 namespace {
 
 /// A token that may be chosen, with its probability up to a common factor.
-struct Candidate {
+struct WeightedToken {
   double weight;
   int32_t id;
 
   /// Less probable, or as probable with a higher id.
-  bool operator<(const Candidate& other) const {
+  bool operator<(const WeightedToken& other) const {
     return weight != other.weight ? weight < other.weight : id > other.id;
   }
 };
@@ -66,7 +66,7 @@ Result<int32_t> Sampler::Sample(std::span<const float> logits, std::span<const i
 }
 
 int32_t Sampler::SampleFiltered(float highest) {
-  std::vector<Candidate> heap;
+  std::vector<WeightedToken> heap;
   heap.reserve(logits_.size());
   for (size_t i = 0; i < logits_.size(); ++i) {
     // Relative to the most probable token, whose weight is 1: what min_p compares with.
@@ -77,16 +77,16 @@ int32_t Sampler::SampleFiltered(float highest) {
   if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < heap.size()) {
     limit = static_cast<size_t>(options_.top_k);
     std::nth_element(heap.begin(), heap.begin() + static_cast<ptrdiff_t>(limit), heap.end(),
-                     [](const Candidate& a, const Candidate& b) { return b < a; });
+                     [](const WeightedToken& a, const WeightedToken& b) { return b < a; });
     heap.resize(limit);
   }
   // In the order of ids, so that the sum does not depend on how the library selects.
-  std::sort(heap.begin(), heap.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::sort(heap.begin(), heap.end(), [](const WeightedToken& a, const WeightedToken& b) { return a.id < b.id; });
   double total = 0;
-  for (const Candidate& candidate : heap) total += candidate.weight;
+  for (const WeightedToken& candidate : heap) total += candidate.weight;
   // Takes candidates from the most probable on, until top_p is reached or min_p is not.
   std::make_heap(heap.begin(), heap.end());
-  std::vector<Candidate> kept;
+  std::vector<WeightedToken> kept;
   double kept_total = 0;
   auto end = heap.end();
   while (end != heap.begin() && (kept.empty() || options_.top_p == 1 || kept_total < options_.top_p * total)) {
@@ -97,7 +97,7 @@ int32_t Sampler::SampleFiltered(float highest) {
     kept_total += end->weight;
   }
   double position = random_.NextUnit() * kept_total;
-  for (const Candidate& candidate : kept) {
+  for (const WeightedToken& candidate : kept) {
     position -= candidate.weight;
     if (position < 0) return candidate.id;
   }

@@ -5,7 +5,7 @@
 namespace milwright {
 namespace {
 
-constexpr size_t kMaxWordBytes = 128;
+constexpr size_t kMaxCachedWordBytes = 128;
 constexpr size_t kMaxWords = size_t{1} << 16;
 constexpr size_t kFirstSlots = 1024;
 
@@ -23,14 +23,14 @@ size_t WordCache::SlotOf(std::string_view word, size_t hash) const {
 }
 
 std::optional<std::span<const int32_t>> WordCache::Find(std::string_view word) const {
-  if (slots_.empty() || word.size() > kMaxWordBytes) return std::nullopt;
+  if (slots_.empty() || word.size() > kMaxCachedWordBytes) return std::nullopt;
   const Entry& entry = slots_[SlotOf(word, std::hash<std::string_view>{}(word))];
   if (entry.key_size == 0) return std::nullopt;
   return std::span<const int32_t>(ids_).subspan(entry.ids_begin, entry.ids_size);
 }
 
 void WordCache::Add(std::string_view word, std::span<const int32_t> ids) {
-  if (word.empty() || word.size() > kMaxWordBytes) return;
+  if (word.empty() || word.size() > kMaxCachedWordBytes) return;
   if (count_ >= kMaxWords) *this = WordCache();
   if (count_ * 2 >= slots_.size()) Grow();
   const size_t hash = std::hash<std::string_view>{}(word);

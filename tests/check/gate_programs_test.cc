@@ -26,7 +26,7 @@ StateFeatures Cache(std::string name, const Shape& shape, std::string role, std:
   return {std::move(name), sizes, "fp16", std::move(role), std::move(update)};
 }
 
-ModelSpec Program(std::vector<StateFeatures> states) {
+ModelSpec ProgramWith(std::vector<StateFeatures> states) {
   ProgramFeatures features;
   features.functions = {{"main", 1}};
   features.states = std::move(states);
@@ -37,8 +37,8 @@ ModelSpec Program(std::vector<StateFeatures> states) {
 
 // LFM2.5 in small: keys and values beside the windows of short convolutions.
 ModelSpec MixedRoles() {
-  return Program({Cache("kv_cache_0", {4, 2, 64, 64}, "kv", "slice_update_dynamic"),
-                  Cache("conv_cache_0", {1, 1, 16, 3}, "conv", "shift_concat")});
+  return ProgramWith({Cache("kv_cache_0", {4, 2, 64, 64}, "kv", "slice_update_dynamic"),
+                      Cache("conv_cache_0", {1, 1, 16, 3}, "conv", "shift_concat")});
 }
 
 std::vector<Finding> Check(const ModelSpec& model) { return CheckModel(model, {std::string(kTarget), {}}); }
@@ -117,7 +117,7 @@ TEST(GatePrograms, SlotsOfAWindowBecomeInputsOfTheirOwn) {
   EXPECT_EQ(verdict.kind, VerdictKind::kRuns) << verdict.why;
 }
 
-ModelSpec ShiftedKeys() { return Program({Cache("kv", {1, 2, 24, 64}, "kv", "shift_concat")}); }
+ModelSpec ShiftedKeys() { return ProgramWith({Cache("kv", {1, 2, 24, 64}, "kv", "shift_concat")}); }
 
 TEST(GatePrograms, ShiftedKeysAreFlagged) {
   const ModelSpec model = ShiftedKeys();
@@ -144,7 +144,7 @@ TEST(GatePrograms, ShiftedKeysBecomeARing) {
 
 // Two fixes of one window: a ring, and rows rounded up to 32 elements.
 TEST(GatePrograms, AShiftedWindowIsPaddedToo) {
-  const FixResult fixed = FixAndProve(Program({Cache("kv", {1, 2, 24, 16}, "kv", "shift_concat")}));
+  const FixResult fixed = FixAndProve(ProgramWith({Cache("kv", {1, 2, 24, 16}, "kv", "shift_concat")}));
   ASSERT_EQ(fixed.attempts.size(), 2U);
   EXPECT_EQ(fixed.model.program.functions().front()->States().front()->type.shape(), (Shape{1, 2, 24, 32}));
 }
@@ -160,8 +160,8 @@ TEST(GatePrograms, WhatIsNoRingBecomesInputAndOutput) {
 }
 
 TEST(GatePrograms, TwoShapesWithSliceUpdatesRun) {
-  const ModelSpec model = Program({Cache("kv_cache_sliding", {2, 1, 64, 64}, "kv", "slice_update_dynamic"),
-                                   Cache("kv_cache_full", {2, 1, 128, 64}, "kv", "slice_update_dynamic")});
+  const ModelSpec model = ProgramWith({Cache("kv_cache_sliding", {2, 1, 64, 64}, "kv", "slice_update_dynamic"),
+                                       Cache("kv_cache_full", {2, 1, 128, 64}, "kv", "slice_update_dynamic")});
   const std::vector<Finding> findings = Check(model);
   EXPECT_THAT(findings, Each(Field(&Finding::severity, ::testing::Lt(Severity::kWarning))));
   const Finding* shapes = FindFinding(findings, "MW218");
@@ -179,7 +179,7 @@ TEST(GatePrograms, TwoShapesWithSliceUpdatesRun) {
 }
 
 TEST(GatePrograms, NothingToFixChangesNothing) {
-  const ModelSpec model = Program({Cache("kv", {2, 1, 64, 64}, "kv", "slice_update_dynamic")});
+  const ModelSpec model = ProgramWith({Cache("kv", {2, 1, 64, 64}, "kv", "slice_update_dynamic")});
   const FixResult fixed = FixAndProve(model);
   EXPECT_TRUE(fixed.attempts.empty());
   EXPECT_TRUE(ModelsEqual(model, fixed.model));

@@ -18,7 +18,7 @@ using testing::FindAll;
 using testing::SharedDir;
 namespace fs = std::filesystem;
 
-constexpr int kSteps = 6;
+constexpr int kParitySteps = 6;
 
 struct Deviation {
   double largest = 0;  ///< |engine - reference| / (1 + largest magnitude of the reference tensor)
@@ -63,7 +63,7 @@ void RunBoth(const fs::path& path, const EngineOptions& options, Deviation& devi
   ASSERT_OK(state);
   ASSERT_OK(engine_state);
   for (const std::string& function : model.function_names()) {
-    for (int step = 0; step < kSteps && source->HasRoom(function); ++step) {
+    for (int step = 0; step < kParitySteps && source->HasRoom(function); ++step) {
       const auto inputs = source->Draw(function);
       ASSERT_OK(inputs);
       PredictOptions predict;

@@ -19,7 +19,7 @@ using testing::Floats;
 using testing::Ints;
 using testing::MakeModel;
 
-Engine Make(const Model& model, Numerics numerics = Numerics::kStrict) {
+Engine MakeWith(const Model& model, Numerics numerics = Numerics::kStrict) {
   EngineOptions options;
   options.threads = 2;
   options.numerics = numerics;
@@ -86,7 +86,7 @@ TEST(SliceBounds, SingleNumbersAndConstantsOfSeveralAreReadWhereTheyAre) {
     *begin = Concat(b, {a, b.Const(Literal::Int32s({1, 0}))});
     *end = Concat(b, {stop, b.Const(Literal::Int32s({3, 4}))});
   });
-  Engine engine = Make(model);
+  Engine engine = MakeWith(model);
   engine.SetProfiling(true);
   ExpectSame(model, engine, UpdaterCalls());
   EXPECT_FALSE(HasStep(engine, "concat"));
@@ -98,7 +98,7 @@ TEST(SliceBounds, OneOfTheTwoMayBeTakenApart) {
     *begin = Concat(b, {a, rest});  // two numbers that are computed: a vector
     *end = Concat(b, {stop, b.Const(Literal::Int32s({3, 4}))});
   });
-  Engine engine = Make(model);
+  Engine engine = MakeWith(model);
   engine.SetProfiling(true);
   ExpectSame(model, engine, UpdaterCalls());
   EXPECT_TRUE(HasStep(engine, "concat"));
@@ -114,7 +114,7 @@ TEST(SliceBounds, AVectorThatOthersReadTooIsStillMade) {
     b.WriteState(s, b.Op("slice_update", {{"x", b.ReadState(s)}, {"update", x}, {"begin", begin}, {"end", end}}));
     f.body().SetOutputs({b.Op("identity", {{"x", begin}}, "out")});
   });
-  ExpectSame(model, Make(model),
+  ExpectSame(model, MakeWith(model),
              {{{"x", Floats(DataType::kFp32, {1, 2}, {1, 2})}, {"a", Ints({1}, {2})}},
               {{"x", Floats(DataType::kFp32, {1, 2}, {3, 4})}, {"a", Ints({1}, {0})}}});
 }
@@ -131,7 +131,7 @@ TEST(SliceBounds, APositionThatTheUpdateItselfReplacesIsReadBefore) {
     f.body().SetOutputs({b.Op("add", {{"x", at}, {"y", x}}, "out")});
   });
   // 3 is written at 0, then 7 at 3, 1 at 3 again.
-  ExpectSame(model, Make(model), {{{"x", Ints({1}, {3})}}, {{"x", Ints({1}, {7})}}, {{"x", Ints({1}, {1})}}});
+  ExpectSame(model, MakeWith(model), {{{"x", Ints({1}, {3})}}, {{"x", Ints({1}, {7})}}, {{"x", Ints({1}, {1})}}});
 }
 
 TEST(Prefetch, PositionsThatAreNotComputedYetDoNoHarm) {
@@ -164,7 +164,7 @@ TEST(Prefetch, PositionsThatAreNotComputedYetDoNoHarm) {
     for (size_t i = 0; i < x.size(); ++i) x[i] = i % 2 == 0 ? -3e38F : 2e9F;  // far outside, read as whole numbers
     calls.push_back({{"x", Floats(DataType::kFp32, {1, kWidth}, x)}, {"a", Ints({1}, {a})}});
   }
-  ExpectSame(model, Make(model), calls);
+  ExpectSame(model, MakeWith(model), calls);
 }
 
 TEST(FewAxes, BlendsOfNumbersAndOfVectorsAreLeftAlone) {
@@ -182,7 +182,7 @@ TEST(FewAxes, BlendsOfNumbersAndOfVectorsAreLeftAlone) {
   const TensorMap inputs = {{"mask", Floats(DataType::kFp32, {1}, {0.5F})},
                             {"old", Floats(DataType::kFp32, {1}, {4})},
                             {"new", Floats(DataType::kFp32, {1}, {8})}};
-  ExpectSame(numbers, Make(numbers), {inputs});
+  ExpectSame(numbers, MakeWith(numbers), {inputs});
   const Model vectors = MakeModel([](Function& f, Builder& b) {
     Value* mask = f.AddInput("mask", Type::Tensor(DataType::kFp32, {1}));
     Value* old = f.AddInput("old", Type::Tensor(DataType::kFp32, {3}));
@@ -191,7 +191,7 @@ TEST(FewAxes, BlendsOfNumbersAndOfVectorsAreLeftAlone) {
     Value* kept = b.Op("mul", {{"x", old}, {"y", keep}});
     f.body().SetOutputs({b.Op("add", {{"x", kept}, {"y", b.Op("matmul", {{"x", mask}, {"y", fresh}})}}, "out")});
   });
-  ExpectSame(vectors, Make(vectors),
+  ExpectSame(vectors, MakeWith(vectors),
              {{{"mask", Floats(DataType::kFp32, {1}, {0.5F})},
                {"old", Floats(DataType::kFp32, {3}, {1, 2, 3})},
                {"new", Floats(DataType::kFp32, {1, 3}, {5, 6, 7})}}});
@@ -208,7 +208,7 @@ TEST(FewAxes, AQueryMadeOfANumberIsTakenAsItIs) {
     Value* weights = b.Op("softmax", {{"x", scores}, {"axis", Literal::Int32(-1)}});
     f.body().SetOutputs({b.Op("matmul", {{"x", weights}, {"y", v}}, "out")});
   });
-  const Engine engine = Make(model, Numerics::kFast);
+  const Engine engine = MakeWith(model, Numerics::kFast);
   ASSERT_EQ(*engine.WhyNotPlanned(), "");
   const TensorMap inputs = {{"x", Floats(DataType::kFp32, {1}, {1})},
                             {"k", Floats(DataType::kFp32, {1, 2, 1}, {0, 0})},
@@ -237,10 +237,10 @@ TEST(ManyAxes, UpToTwelveArePlannedAndMoreRunOnTheReference) {
   const TensorMap inputs = {{"x", Floats(DataType::kFp32, {4}, {1, 2, 3, 4})}};
   for (const size_t rank : {2, 6, 7, 12}) {  // from 7 on the halves of a tile's axes are too many for a copy
     const Model model = OfRank(rank);
-    ExpectSame(model, Make(model), {inputs});
+    ExpectSame(model, MakeWith(model), {inputs});
   }
   const Model model = OfRank(13);
-  const Engine engine = Make(model);
+  const Engine engine = MakeWith(model);
   EXPECT_NE(*engine.WhyNotPlanned(), "");
   const auto expected = model.Predict(inputs);
   const auto actual = engine.Predict(inputs);

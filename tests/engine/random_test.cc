@@ -16,7 +16,7 @@ namespace milwright {
 namespace {
 
 constexpr uint64_t kPrograms = 3000;
-constexpr int kSteps = 5;
+constexpr int kRandomSteps = 5;
 // Values stay near 1 and are fp16: the reference sums in fp32 as the engine does, in another order, which may round to
 // the neighbouring number (2^-10 for values up to 2) and go on from there in the states.
 constexpr double kBound = 2e-2;
@@ -53,7 +53,7 @@ Outcome Try(const ModelSpec& spec) {
   if (!engine.ok() || !source.ok() || !state.ok() || !engine_state.ok()) return {"cannot be set up", false};
   const auto why = engine->WhyNotPlanned("main");
   outcome.planned = why.ok() && why->empty();
-  for (int step = 0; step < kSteps && source->HasRoom("main"); ++step) {
+  for (int step = 0; step < kRandomSteps && source->HasRoom("main"); ++step) {
     const auto inputs = source->Draw("main");
     if (!inputs.ok()) return {inputs.status().message(), outcome.planned};
     const auto expected = model->Predict(*inputs, &*state);

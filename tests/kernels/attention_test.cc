@@ -11,9 +11,6 @@
 namespace milwright::kernels::testing {
 namespace {
 
-constexpr double kUnit = 1.0 / (1 << 24);
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 /// Inputs of one attention in fp16 or fp32, contiguous.
 struct Case {
   int64_t heads = 4, kv_heads = 2, queries = 1, columns = 100, dim = 32, value_dim = 32;

@@ -14,8 +14,6 @@
 namespace milwright::kernels::testing {
 namespace {
 
-constexpr double kUnit = 1.0 / (1 << 24);
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kLengths[] = {1, 3, 8, 15, 16, 17, 64, 100, 1000};
 

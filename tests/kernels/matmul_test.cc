@@ -13,18 +13,14 @@
 namespace milwright::kernels::testing {
 namespace {
 
-constexpr double kUnit = 1.0 / (1 << 24);
-
-struct Size {
+struct MatMulSize {
   int64_t m;
   int64_t rows;
   int64_t cols;
 };
 
-constexpr Size kSizes[] = {{1, 1, 1},     {2, 5, 7},    {16, 12, 64}, {17, 50, 100},
-                           {33, 13, 384}, {34, 61, 64}, {3, 55, 258}};
-
-const Kernels& Scalar() { return *AvailableKernels().back(); }
+constexpr MatMulSize kMatMulSizes[] = {{1, 1, 1},     {2, 5, 7},    {16, 12, 64}, {17, 50, 100},
+                                       {33, 13, 384}, {34, 61, 64}, {3, 55, 258}};
 
 std::vector<float> RunMatMul(const MatMulKernel& kernel, int threads, const WeightView& view, const float* x, int64_t m,
                              const float* bias) {
@@ -43,7 +39,7 @@ const MatMulKernel& Judge(const MatMulKernel& kernel) {
   return Scalar().matmul.back();
 }
 
-void Compare(const MatMulKernel& kernel, const Format& format, Size size, uint64_t seed) {
+void Compare(const MatMulKernel& kernel, const Format& format, MatMulSize size, uint64_t seed) {
   Random random(seed);
   const StoredWeights weights(format, size.rows, size.cols, random);
   const std::vector<float> x = RandomFloats(random, size.m * size.cols);
@@ -74,7 +70,7 @@ TEST(MatMulTest, EveryKernelAgreesWithScalar) {
       int formats = 0;
       for (const Format& format : AllFormats()) {
         bool used = false;
-        for (const Size size : kSizes) {
+        for (const MatMulSize size : kMatMulSizes) {
           Random random(seed);
           const StoredWeights weights(format, size.rows, size.cols, random);
           if (!kernel.supports(weights.view, Precision::kExact) && !kernel.supports(weights.view, Precision::kFast)) {

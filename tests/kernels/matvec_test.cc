@@ -15,16 +15,13 @@
 namespace milwright::kernels::testing {
 namespace {
 
-constexpr double kUnit = 1.0 / (1 << 24);
-
-struct Size {
+struct MatVecSize {
   int64_t rows;
   int64_t cols;
 };
 
-constexpr Size kSizes[] = {{1, 1}, {3, 7}, {2, 32}, {5, 64}, {7, 100}, {9, 256}, {6, 258}, {13, 384}, {4, 1000}};
-
-const Kernels& Scalar() { return *AvailableKernels().back(); }
+constexpr MatVecSize kMatVecSizes[] = {{1, 1},   {3, 7},   {2, 32},   {5, 64},  {7, 100},
+                                       {9, 256}, {6, 258}, {13, 384}, {4, 1000}};
 
 std::vector<float> RunMatVec(const MatVecKernel& kernel, ThreadPool& pool, const WeightView& view, const float* x,
                              const float* bias) {
@@ -42,7 +39,7 @@ const MatVecKernel& Judge(const MatVecKernel& kernel) {
   return Scalar().matvec.back();
 }
 
-void Compare(const Kernels& kernels, const MatVecKernel& kernel, const Format& format, Size size, uint64_t seed) {
+void Compare(const Kernels& kernels, const MatVecKernel& kernel, const Format& format, MatVecSize size, uint64_t seed) {
   Random random(seed);
   const StoredWeights weights(format, size.rows, size.cols, random);
   const std::vector<float> x = RandomFloats(random, size.cols);
@@ -69,7 +66,7 @@ TEST(MatVecTest, EveryKernelAgreesWithScalar) {
       int formats = 0;
       for (const Format& format : AllFormats()) {
         bool used = false;
-        for (const Size size : kSizes) {
+        for (const MatVecSize size : kMatVecSizes) {
           Random random(seed);
           const StoredWeights weights(format, size.rows, size.cols, random);
           if (!kernel.supports(weights.view, Precision::kExact) && !kernel.supports(weights.view, Precision::kFast)) {
@@ -143,7 +140,7 @@ TEST(DecodeTest, EveryFormatEqualsTheDefinition) {
   const uint64_t seed = TestSeed();
   for (const Kernels* kernels : AvailableKernels()) {
     for (const Format& format : AllFormats()) {
-      for (const Size size : kSizes) {
+      for (const MatVecSize size : kMatVecSizes) {
         Random random(seed);
         const StoredWeights weights(format, size.rows, size.cols, random);
         for (int64_t row = 0; row < size.rows; ++row) {

@@ -3,16 +3,25 @@
 #define MILWRIGHT_TESTS_KERNELS_STORED_WEIGHTS_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/dispatch.h"
 #include "kernels/weights.h"
 
 namespace milwright::kernels::testing {
 
 using Random = std::mt19937_64;
+
+/// Half the distance of 1 to the next float: what one fp32 rounding errs by, relatively.
+constexpr double kUnit = 1.0 / (1 << 24);
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+/// The kernels without vector instructions, which judge the others.
+inline const Kernels& Scalar() { return *AvailableKernels().back(); }
 
 /// n values of a normal distribution.
 std::vector<float> RandomFloats(Random& random, int64_t n, float deviation = 1.0F);

@@ -193,7 +193,7 @@ std::vector<float> SmallIntegers(std::mt19937& generator, const Shape& shape) {
   return values;
 }
 
-OpCall Call(const RandomConv& conv, std::string_view op) {
+OpCall CallOf(const RandomConv& conv, std::string_view op) {
   return OpCall(op)
       .Ints("strides", conv.strides)
       .Ints("dilations", conv.dilations)
@@ -239,7 +239,7 @@ TEST(Conv, EqualsTheDefinitionOnRandomGeometries) {
     const RandomConv conv = Draw(generator);
     const std::vector<float> x = SmallIntegers(generator, conv.x);
     const std::vector<float> weight = SmallIntegers(generator, conv.weight);
-    const auto results = Call(conv, "conv").Floats("x", conv.x, x).Floats("weight", conv.weight, weight).Run();
+    const auto results = CallOf(conv, "conv").Floats("x", conv.x, x).Floats("weight", conv.weight, weight).Run();
     ASSERT_TRUE(results.ok()) << Describe(conv, seed) << ": " << results.status().message();
     const Tensor& y = results->front();
     for (int64_t i = 0; i < y.size(); ++i) {
@@ -258,11 +258,11 @@ TEST(ConvTranspose, IsTheAdjointOfConv) {
     const RandomConv conv = Draw(generator);
     const std::vector<float> x = SmallIntegers(generator, conv.x);
     const std::vector<float> weight = SmallIntegers(generator, conv.weight);
-    const auto forward = Call(conv, "conv").Floats("x", conv.x, x).Floats("weight", conv.weight, weight).Run();
+    const auto forward = CallOf(conv, "conv").Floats("x", conv.x, x).Floats("weight", conv.weight, weight).Run();
     ASSERT_TRUE(forward.ok()) << Describe(conv, seed) << ": " << forward.status().message();
     const Shape& shape = forward->front().shape();
     const std::vector<float> y = SmallIntegers(generator, shape);
-    const auto back = Call(conv, "conv_transpose")
+    const auto back = CallOf(conv, "conv_transpose")
                           .Floats("x", shape, y)
                           .Floats("weight", conv.weight, weight)
                           .Ints("output_shape", conv.x)

@@ -16,9 +16,9 @@ using testing::Fp32;
 using ::testing::HasSubstr;
 using testing::Int32s;
 using testing::Integers;
+using testing::kInf;
+using testing::kNan;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMinInt = std::numeric_limits<int32_t>::min();
 

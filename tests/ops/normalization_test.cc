@@ -13,7 +13,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using testing::OpCall;
 
-constexpr float kUlps = 1e-6F;  // a handful of fp32 roundings of values near 1
+constexpr float kNormUlps = 1e-6F;  // a handful of fp32 roundings of values near 1
 
 TEST(BatchNorm, ScalesEachChannelWithEpsilonInsideTheRoot) {
   const auto norm = OpCall("batch_norm")
@@ -79,7 +79,7 @@ TEST(LocalResponseNorm, WindowReachesFurtherBack) {
                         .Float("alpha", 2)
                         .Float("beta", 1)
                         .Float("k", 1);
-  EXPECT_THAT(norm.Output(), ElementsAre(0.5F, FloatNear(2.0F / 6, kUlps), FloatNear(3.0F / 14, kUlps)));
+  EXPECT_THAT(norm.Output(), ElementsAre(0.5F, FloatNear(2.0F / 6, kNormUlps), FloatNear(3.0F / 14, kNormUlps)));
   EXPECT_THAT(OpCall("local_response_norm").Typed("x", DataType::kFp32, {1, 3, 1}).Int("size", 0).InferError(),
               HasSubstr("size is 0"));
 }

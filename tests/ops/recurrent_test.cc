@@ -13,7 +13,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using testing::OpCall;
 
-constexpr float kUlps = 1e-6F;  // a few fp32 roundings of values near 1
+constexpr float kRecurrentUlps = 1e-6F;  // a few fp32 roundings of values near 1
 
 // h = x + 2h with one unit and no squashing: small integers, so every number is exact.
 OpCall LinearRnn(const char* direction, bool sequence) {
@@ -136,7 +136,7 @@ TEST(Lstm, DefaultActivationsAreSigmoidAndTanh) {
                         .Floats("initial_c", {1, 1}, {0})
                         .Floats("weight_ih", {4, 1}, {0, 0, 0, 1})
                         .Floats("weight_hh", {4, 1}, {0, 0, 0, 0});
-  EXPECT_THAT(lstm.Output(), ElementsAre(FloatNear(0.5F * std::tanh(0.5F * std::tanh(1.0F)), kUlps)));
+  EXPECT_THAT(lstm.Output(), ElementsAre(FloatNear(0.5F * std::tanh(0.5F * std::tanh(1.0F)), kRecurrentUlps)));
 }
 
 TEST(Recurrent, InfersUnknownSizesAndNamesWrongShapes) {

@@ -3,6 +3,7 @@
 #define MILWRIGHT_TESTS_OPS_RUN_OP_H_
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +12,9 @@
 #include "ops/op.h"
 
 namespace milwright::testing {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Parameters of a call: a literal (content known) or only a type (content known when the program runs).
 class Call {

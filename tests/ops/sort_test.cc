@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "ops/run_op.h"
 
 namespace milwright {
@@ -14,8 +12,7 @@ using testing::Fp32;
 using ::testing::HasSubstr;
 using testing::Int32s;
 using testing::Integers;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using testing::kNan;
 
 TEST(Argsort, DescendsByDefaultAndKeepsTies) {
   const Literal x = Fp32({2, 4}, {1, 3, 3, 2, kNan, 5, 6, kNan});

@@ -17,7 +17,7 @@ using testing::SharedDir;
 using Path = std::filesystem::path;
 
 // Longer than the window of the sliding fixtures (16), so that rings wrap.
-constexpr int kSteps = 20;
+constexpr int kFixtureSteps = 20;
 // Sums in another order (issue 3).
 constexpr double kReordered = 1e-3;
 
@@ -88,7 +88,7 @@ Entry Run(const std::string& path, std::string_view use_text) {
   }
   if (!results.front().changed) return {Cell::kUnchanged, {}};
   CompareOptions options;
-  options.steps = kSteps;
+  options.steps = kFixtureSteps;
   const PassUse& use = uses->front();
   if (use.pass->exactness == Exactness::kReordered) options.tolerance.atol = kReordered;
   if (use.pass->name == "extract-function") options.functions = {{before->default_function(), "main"}};
@@ -116,7 +116,7 @@ Table MakeTable(const std::vector<Path>& packages) {
 char Letter(size_t column) { return static_cast<char>(column < 26 ? 'a' + column : 'A' + column - 26); }
 
 void Print(const Table& table) {
-  std::cout << "fixtures and passes over " << kSteps
+  std::cout << "fixtures and passes over " << kFixtureSteps
             << " steps: = equal (bit for bit, or within 1e-3 where sums are reordered), R refused, . nothing to do\n";
   for (size_t i = 0; i < std::size(kUses); ++i) std::cout << "  " << Letter(i) << "  " << kUses[i] << "\n";
   std::cout << std::string(28, ' ');
@@ -188,7 +188,7 @@ class Conversions : public ::testing::Test {
 
   static std::string Differs(const ModelSpec& before, const ModelSpec& after) {
     CompareOptions options;
-    options.steps = kSteps;
+    options.steps = kFixtureSteps;
     return testing::Differences(before, after, options);
   }
 };

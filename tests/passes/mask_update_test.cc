@@ -12,10 +12,9 @@ using testing::CountOps;
 using ::testing::ElementsAre;
 using testing::ExpectEqualSteps;
 using ::testing::HasSubstr;
+using testing::Main;
 using testing::MakeSpec;
 using testing::Rewritten;
-
-const Function& Main(const ModelSpec& model) { return *model.program.functions().front(); }
 
 // cache [1,4,2] blended with rows [1,1,2] by `mask`, which `make_mask` computes from the inputs; out = the new cache.
 ModelSpec Blended(const std::function<Value*(Function&, Builder&)>& make_mask) {

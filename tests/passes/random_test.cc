@@ -20,7 +20,7 @@ using testing::Reduce;
 constexpr uint64_t kPrograms = 10000;
 constexpr uint64_t kShards = 8;
 constexpr uint64_t kRunsOfEachPair = 20;
-constexpr int kSteps = 6;  // longer than the four rows of a state where nothing bounds the position
+constexpr int kRandomSteps = 6;  // longer than the four rows of a state where nothing bounds the position
 
 // Options for passes that need some, or that do different things; passes that are not listed run without.
 struct Variant {
@@ -91,7 +91,7 @@ Outcome Try(const ModelSpec& spec, const std::string& passes, bool round_trip) {
   }
   ModelSpec after = before.Clone();
   CompareOptions options;
-  options.steps = kSteps;
+  options.steps = kRandomSteps;
   for (const PassUse& use : *uses) {
     if (use.pass->exactness == Exactness::kReordered) options.tolerance = {1e-3, 0};
     if (use.pass->name == "rename") {

@@ -12,10 +12,9 @@ using testing::CountOps;
 using ::testing::ElementsAre;
 using testing::ExpectEqualSteps;
 using ::testing::HasSubstr;
+using testing::Main;
 using testing::MakeSpec;
 using testing::Rewritten;
-
-const Function& Main(const ModelSpec& model) { return *model.program.functions().front(); }
 
 // A window [1,4,2] that moves by one row; `use` makes the output from the new window.
 ModelSpec Shifted(const std::function<Value*(Function&, Builder&, Value*)>& use, int64_t rows = 1) {

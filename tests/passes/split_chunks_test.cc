@@ -21,7 +21,7 @@ Result<ChunkedModel> Split(const ModelSpec& model, const std::map<std::string, s
   return SplitChunks(model, options, report);
 }
 
-std::vector<std::string> States(const ModelSpec& model) {
+std::vector<std::string> StateShapes(const ModelSpec& model) {
   std::vector<std::string> states;
   for (const Value* state : model.program.functions().front()->States()) {
     states.push_back(state->name + " " + ShapeToString(state->type.shape()));
@@ -79,7 +79,7 @@ TEST(SplitChunks, EachChunkHasItsLayersAndStates) {
   ASSERT_OK(chunked);
   ASSERT_EQ(chunked->chunks.size(), 2U);
   for (const ModelSpec& chunk : chunked->chunks) {
-    EXPECT_THAT(States(chunk), ElementsAre("k_cache [1, 2, 64, 16]", "v_cache [1, 2, 64, 16]"));
+    EXPECT_THAT(StateShapes(chunk), ElementsAre("k_cache [1, 2, 64, 16]", "v_cache [1, 2, 64, 16]"));
   }
   const FunctionDescription& first = chunked->chunks[0].description.functions[0];
   const FunctionDescription& last = chunked->chunks[1].description.functions[0];
@@ -123,9 +123,9 @@ TEST(SplitChunks, ThreeLayersOfTwoKinds) {
   MW_OPEN_FIXTURE(before, "e_conv");
   auto three = Split(before, {{"count", "3"}});
   ASSERT_OK(three);
-  EXPECT_THAT(States(three->chunks[0]), ElementsAre("conv_state [1, 64, 2]"));
-  EXPECT_THAT(States(three->chunks[1]), ElementsAre("kv_cache [2, 2, 64, 16]"));
-  EXPECT_THAT(States(three->chunks[2]), ElementsAre("conv_state [1, 64, 2]"));
+  EXPECT_THAT(StateShapes(three->chunks[0]), ElementsAre("conv_state [1, 64, 2]"));
+  EXPECT_THAT(StateShapes(three->chunks[1]), ElementsAre("kv_cache [2, 2, 64, 16]"));
+  EXPECT_THAT(StateShapes(three->chunks[2]), ElementsAre("conv_state [1, 64, 2]"));
   ExpectChunksEqual(before, *three, 17);
   auto uneven = Split(before, {{"layers", "2+1"}});
   ASSERT_OK(uneven);

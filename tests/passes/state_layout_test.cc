@@ -12,13 +12,12 @@ using testing::CountOps;
 using ::testing::ElementsAre;
 using testing::ExpectEqualSteps;
 using ::testing::HasSubstr;
+using testing::Main;
 using testing::MakeSpec;
 using testing::OperationsOf;
 using testing::Rewritten;
 
-const Function& Main(const ModelSpec& model) { return *model.program.functions().front(); }
-
-std::vector<std::string> States(const ModelSpec& model) {
+std::vector<std::string> StateTypes(const ModelSpec& model) {
   std::vector<std::string> states;
   for (const Value* state : Main(model).States())
     states.push_back(state->name + " " + TypeToString(state->type.tensor));
@@ -90,7 +89,7 @@ TEST(UnifyStates, Text) {
   std::vector<PassResult> results;
   auto after = Rewritten(before, "unify-states=states:k_cache+v_cache", &results);
   ASSERT_OK(after);
-  EXPECT_THAT(States(*after), ElementsAre("kv_cache tensor<fp16, [2, 2, 3]>"));
+  EXPECT_THAT(StateTypes(*after), ElementsAre("kv_cache tensor<fp16, [2, 2, 3]>"));
   const std::string text = PrintFunction(Main(*after));
   // One slice update each on the buffer, the slot moved; the padded row is written and read in part.
   EXPECT_EQ(CountOps(Main(*after), "slice_update"), 2U) << text;
@@ -135,7 +134,7 @@ TEST(UnifyStates, DualStatesIntoOneAndBack) {
   std::vector<PassResult> results;
   auto unified = Rewritten(before, "unify-states=name:kv_cache_unified", &results);
   ASSERT_OK(unified);
-  EXPECT_THAT(States(*unified), ElementsAre("kv_cache_unified tensor<fp16, [4, 2, 64, 16]>"));
+  EXPECT_THAT(StateTypes(*unified), ElementsAre("kv_cache_unified tensor<fp16, [4, 2, 64, 16]>"));
   EXPECT_THAT(results[0].report.notes, ElementsAre(HasSubstr("'ring_pos' must stay below 16")));
   // Every update stays one slice update at a position, every read one slice.
   const FunctionStates facts = AnalyzeStates(Main(*unified));
@@ -147,8 +146,8 @@ TEST(UnifyStates, DualStatesIntoOneAndBack) {
 
   auto back = Rewritten(*unified, "split-state=into:role;names:kv_cache_sliding+kv_cache_full");
   ASSERT_OK(back);
-  EXPECT_THAT(States(*back), ElementsAre("kv_cache_sliding tensor<fp16, [2, 2, 16, 16]>",
-                                         "kv_cache_full tensor<fp16, [2, 2, 64, 16]>"));
+  EXPECT_THAT(StateTypes(*back), ElementsAre("kv_cache_sliding tensor<fp16, [2, 2, 16, 16]>",
+                                             "kv_cache_full tensor<fp16, [2, 2, 64, 16]>"));
   ExpectEqualSteps(before, *back, 20);
 }
 
@@ -232,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PadStateDim, Text) {
   auto after = Rewritten(TwoCaches(), "pad-state-dim=multiple:4;states:v_cache");
   ASSERT_OK(after);
-  EXPECT_THAT(States(*after), ElementsAre("k_cache tensor<fp16, [1, 2, 3]>", "v_cache tensor<fp16, [1, 2, 4]>"));
+  EXPECT_THAT(StateTypes(*after), ElementsAre("k_cache tensor<fp16, [1, 2, 3]>", "v_cache tensor<fp16, [1, 2, 4]>"));
   EXPECT_EQ(after->description.functions[0].states[1].type.array.shape, (Shape{1, 2, 4}));
   EXPECT_EQ(CountOps(Main(*after), "slice_update"), 2U);
   auto again = Rewritten(*after, "pad-state-dim=multiple:4;states:v_cache");

@@ -18,6 +18,7 @@
 #include "milwright/model.h"
 #include "ops/infer.h"
 #include "passes/pass.h"
+#include "passes/pass_test_util.h"
 #include "support/files.h"
 #include "support/test_util.h"
 #include "text/printer.h"
@@ -41,17 +42,7 @@ inline std::optional<ModelSpec> OpenFixture(const std::string& name) {
   if (!spec##_opened.has_value()) GTEST_SKIP() << "no " << name << ": ../shared/fixtures is missing"; \
   const ModelSpec& spec = *spec##_opened
 
-/// `model` after `passes` ("name=key:value;...,name"), verified.
-inline Result<ModelSpec> Rewritten(const ModelSpec& model, std::string_view passes,
-                                   std::vector<PassResult>* results = nullptr) {
-  MW_ASSIGN_OR_RETURN(const std::vector<PassUse> uses, ParsePasses(passes));
-  ModelSpec copy = model.Clone();
-  PassManagerOptions options;
-  options.verify_each = true;
-  MW_ASSIGN_OR_RETURN(std::vector<PassResult> done, RunPasses(copy, uses, options));
-  if (results != nullptr) *results = std::move(done);
-  return copy;
-}
+inline const Function& Main(const ModelSpec& model) { return *model.program.functions().front(); }
 
 class StepHost {
  public:

@@ -12,7 +12,7 @@
 namespace milwright {
 namespace {
 
-class GoldenTest : public testing::TestWithParam<const char*> {
+class GoldenTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::filesystem::path folder = TokenizerData() / GetParam();
@@ -30,7 +30,7 @@ class GoldenTest : public testing::TestWithParam<const char*> {
 TEST_P(GoldenTest, EncodesAsTheReference) {
   for (const nlohmann::json& golden : golden_["cases"]) {
     const std::string text = golden["text"];
-    SCOPED_TRACE(testing::PrintToString(text));
+    SCOPED_TRACE(::testing::PrintToString(text));
     const auto ids = tokenizer_->Encode(text, /*add_special_tokens=*/false);
     ASSERT_TRUE(ids.ok()) << ids.status().message();
     EXPECT_EQ(*ids, golden["ids"].get<std::vector<int32_t>>());
@@ -66,7 +66,7 @@ TEST_P(GoldenTest, StreamsWholeCharactersThatAddUpToTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTest, testing::Values("", "llama3", "gpt2", "gemma", "llama2"),
+INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTest, ::testing::Values("", "llama3", "gpt2", "gemma", "llama2"),
                          [](const auto& info) { return *info.param ? std::string(info.param) : std::string("qwen2"); });
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace milwright {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::tm Day() {
   std::tm day{};

@@ -16,7 +16,7 @@ TEST(OracleTest, TokenizersEncodeDecodeAndStreamAsTheReference) {
     SCOPED_TRACE(name);
     const Tokenizer tokenizer = MakeTokenizer(expected["tokenizer"]);
     for (size_t i = 0; i < expected["ids"].size(); ++i) {
-      SCOPED_TRACE(testing::PrintToString(texts[i]));
+      SCOPED_TRACE(::testing::PrintToString(texts[i]));
       const auto ids = expected["ids"][i].get<std::vector<int32_t>>();
       const std::string index = std::to_string(i);
       const auto encoded = tokenizer.Encode(texts[i], /*add_special_tokens=*/false);

@@ -18,8 +18,8 @@
 namespace milwright {
 namespace {
 
-using testing::ElementsAre;
-using testing::ElementsAreArray;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 
 /// Merges as the definition says: look for the best pair, merge it, look again.
 std::vector<int32_t> MergeNaively(const PairMap& merges, std::vector<int32_t> symbols) {
@@ -41,7 +41,7 @@ std::vector<int32_t> MergeNaively(const PairMap& merges, std::vector<int32_t> sy
 
 TEST(BpeMergeTest, EqualsTheDefinition) {
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {
     // Merges over tokens 0..5 make tokens 6.., of any two tokens before.
@@ -66,7 +66,7 @@ TEST(BpeMergeTest, EqualsTheDefinition) {
     const std::vector<int32_t> expected = MergeNaively(unique, symbols);
     std::vector<int32_t> merged = symbols;
     MergeSymbols(unique, merged);
-    ASSERT_EQ(merged, expected) << testing::PrintToString(symbols);
+    ASSERT_EQ(merged, expected) << ::testing::PrintToString(symbols);
   }
 }
 
@@ -78,7 +78,7 @@ TEST(BpeModelTest, CuttingTheTextChangesNothing) {
   json["model"]["merges"].push_back({"<0x00>", "!"});
   const Tokenizer whole = MakeTokenizer(json);
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   const std::string pieces[] = {"the", " ", "a", "th", "God", "世", "é", "\n", "in", " the", ".", "😀", "er", "LORD"};
   for (int round = 0; round < 300; ++round) {
@@ -134,7 +134,7 @@ TEST(LossyUtf8Test, ReplacesMaximalInvalidRunsWhereverTheBytesAreCut) {
       decoder.Push(bytes.substr(0, cut), out);
       decoder.Push(bytes.substr(cut), out);
       decoder.Finish(out);
-      EXPECT_EQ(out, text) << testing::PrintToString(bytes) << " cut at " << cut;
+      EXPECT_EQ(out, text) << ::testing::PrintToString(bytes) << " cut at " << cut;
     }
   }
 }
@@ -207,7 +207,7 @@ TEST(Base64Test, DecodesAndRefuses) {
 
 TEST(PrecompiledCharsmapTest, FollowsNoOffsetOutOfItsTables) {
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (int round = 0; round < 500; ++round) {

@@ -10,11 +10,11 @@
 namespace milwright {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Sampler Make(const SamplingOptions& options) {
+Sampler MakeSampler(const SamplingOptions& options) {
   Result<Sampler> sampler = Sampler::Create(options);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
   return *std::move(sampler);
@@ -22,7 +22,7 @@ Sampler Make(const SamplingOptions& options) {
 
 /// How often each id comes in `count` samples.
 std::map<int32_t, int> Count(const SamplingOptions& options, const std::vector<float>& logits, int count) {
-  Sampler sampler = Make(options);
+  Sampler sampler = MakeSampler(options);
   std::map<int32_t, int> counts;
   for (int i = 0; i < count; ++i) ++counts[*sampler.Sample(logits, {})];
   return counts;
@@ -37,13 +37,13 @@ TEST(SplitMix64Test, GivesThePublishedSequence) {
 }
 
 TEST(SamplerTest, GreedyTakesTheHighestAndOfEqualsTheFirst) {
-  Sampler sampler = Make({});
+  Sampler sampler = MakeSampler({});
   EXPECT_EQ(*sampler.Sample(std::vector<float>{1, 5, 2, 5}, {}), 1);
   EXPECT_EQ(*sampler.Sample(std::vector<float>{-kInfinity, -3}, {}), 1);
 }
 
 TEST(SamplerTest, RefusesLogitsThatMeanNothing) {
-  Sampler sampler = Make({.temperature = 1});
+  Sampler sampler = MakeSampler({.temperature = 1});
   EXPECT_THAT(sampler.Sample(std::vector<float>{0, std::nanf("")}, {}).status().message(), HasSubstr("token 1"));
   EXPECT_FALSE(sampler.Sample(std::vector<float>{0, kInfinity}, {}).ok());
   EXPECT_FALSE(sampler.Sample(std::vector<float>{-kInfinity, -kInfinity}, {}).ok());
@@ -102,7 +102,7 @@ TEST(SamplerTest, FiltersKeepWhatTheyShould) {
 }
 
 TEST(SamplerTest, PenalizesRepetition) {
-  Sampler sampler = Make({.repetition_penalty = 2});
+  Sampler sampler = MakeSampler({.repetition_penalty = 2});
   // 4 / 2 < 3; and -1 * 2 < -1.5.
   EXPECT_EQ(*sampler.Sample(std::vector<float>{4, 3}, std::vector<int32_t>{0, 0, 99, -5}), 1);
   EXPECT_EQ(*sampler.Sample(std::vector<float>{-1, -1.5}, std::vector<int32_t>{0}), 1);
@@ -110,7 +110,7 @@ TEST(SamplerTest, PenalizesRepetition) {
 }
 
 TEST(SamplerTest, ProcessorsRunInOrderBeforeTheRest) {
-  Sampler sampler = Make({});
+  Sampler sampler = MakeSampler({});
   sampler.AddProcessor([](std::span<const int32_t> ids, std::span<float> logits) {
     logits[0] = -kInfinity;
     logits[1] += static_cast<float>(ids.size());
@@ -128,7 +128,7 @@ TEST(SamplerTest, ProcessorsRunInOrderBeforeTheRest) {
 TEST(SamplerTest, TheSeedDecidesAndTheStateContinues) {
   const std::vector<float> logits(50, 0.0F);
   const auto draw = [&](uint64_t seed) {
-    Sampler sampler = Make({.temperature = 1, .seed = seed});
+    Sampler sampler = MakeSampler({.temperature = 1, .seed = seed});
     std::vector<int32_t> ids;
     for (int i = 0; i < 20; ++i) ids.push_back(*sampler.Sample(logits, {}));
     return ids;
@@ -139,9 +139,9 @@ TEST(SamplerTest, TheSeedDecidesAndTheStateContinues) {
   SplitMix64 random(7);
   const std::vector<int32_t> ids = draw(7);
   for (const int32_t id : ids) EXPECT_EQ(id, static_cast<int32_t>(random.NextUnit() * 50));
-  Sampler first = Make({.temperature = 1, .seed = 7});
+  Sampler first = MakeSampler({.temperature = 1, .seed = 7});
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(first.Sample(logits, {}).ok());
-  Sampler second = Make({.temperature = 1, .seed = first.random_state()});
+  Sampler second = MakeSampler({.temperature = 1, .seed = first.random_state()});
   for (size_t i = 10; i < 20; ++i) EXPECT_EQ(*second.Sample(logits, {}), ids[i]);
 }
 

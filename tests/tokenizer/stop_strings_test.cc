@@ -7,14 +7,14 @@
 namespace milwright {
 namespace {
 
-StopStrings Make(const std::vector<std::string>& strings) {
+StopStrings MakeStops(const std::vector<std::string>& strings) {
   Result<StopStrings> stops = StopStrings::Create(strings);
   EXPECT_TRUE(stops.ok()) << stops.status().message();
   return *std::move(stops);
 }
 
 TEST(StopStringsTest, HoldsBackWhatMayBeAStop) {
-  StopStrings stops = Make({"</s>", "\n\n"});
+  StopStrings stops = MakeStops({"</s>", "\n\n"});
   EXPECT_EQ(stops.Push("Hello <"), "Hello ");
   EXPECT_EQ(stops.Push("b>\n"), "<b>");
   EXPECT_EQ(stops.Push("x</"), "\nx");
@@ -27,20 +27,20 @@ TEST(StopStringsTest, HoldsBackWhatMayBeAStop) {
 }
 
 TEST(StopStringsTest, FinishGivesTheRest) {
-  StopStrings stops = Make({"<end>"});
+  StopStrings stops = MakeStops({"<end>"});
   EXPECT_EQ(stops.Push("a<en"), "a");
   EXPECT_EQ(stops.Finish(), "<en");
   EXPECT_FALSE(stops.stopped());
 }
 
 TEST(StopStringsTest, TheFirstToBeCompleteEndsTheText) {
-  StopStrings stops = Make({"abcd", "bc", "c"});
+  StopStrings stops = MakeStops({"abcd", "bc", "c"});
   EXPECT_EQ(stops.Push("xabcd"), "xa");  // "bc" and "c" end together, "abcd" later
   EXPECT_EQ(stops.stopped(), 1U);
 }
 
 TEST(StopStringsTest, WithoutStringsEverythingPasses) {
-  StopStrings stops = Make({});
+  StopStrings stops = MakeStops({});
   EXPECT_EQ(stops.Push("anything"), "anything");
 }
 
@@ -63,7 +63,7 @@ std::string CutNaively(const std::string& text, const std::vector<std::string>& 
 
 TEST(StopStringsTest, EqualsTheDefinitionHoweverTheTextIsCut) {
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   const auto random_text = [&](size_t length) {
     std::string text;
@@ -74,7 +74,7 @@ TEST(StopStringsTest, EqualsTheDefinitionHoweverTheTextIsCut) {
     std::vector<std::string> strings(random() % 4);
     for (std::string& stop : strings) stop = random_text(1 + random() % 5);
     const std::string text = random_text(random() % 30);
-    StopStrings stops = Make(strings);
+    StopStrings stops = MakeStops(strings);
     std::string out;
     for (size_t position = 0; position < text.size();) {
       const size_t length = 1 + random() % 4;
@@ -82,7 +82,7 @@ TEST(StopStringsTest, EqualsTheDefinitionHoweverTheTextIsCut) {
       position += length;
     }
     out += stops.Finish();
-    ASSERT_EQ(out, CutNaively(text, strings)) << text << " " << testing::PrintToString(strings);
+    ASSERT_EQ(out, CutNaively(text, strings)) << text << " " << ::testing::PrintToString(strings);
   }
 }
 

@@ -36,7 +36,7 @@ std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
   std::string text;
   const auto take = [&](const Result<std::string>& part) {
     EXPECT_TRUE(part.ok()) << part.status().message();
-    EXPECT_FALSE(FindInvalidUtf8(*part)) << testing::PrintToString(*part);
+    EXPECT_FALSE(FindInvalidUtf8(*part)) << ::testing::PrintToString(*part);
     text += *part;
   };
   for (const int32_t id : ids) take(decoder.Push(id));

@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
-constexpr std::string_view kFormat = "milwright-compute-plan";
-constexpr int64_t kVersion = 1;
+constexpr std::string_view kPlanFormat = "milwright-compute-plan";
+constexpr int64_t kPlanVersion = 1;
 
 // What the segmenter puts behind the names of values it adds or renames (docs/mil-text.md).
 constexpr std::string_view kSegmenterSuffix = "_4D454D5F4F5054";
@@ -43,11 +43,11 @@ class JsonReader {
   explicit JsonReader(std::string_view file_name) : file_name_(file_name) {}
 
   Result<RealPlan> Read(const Json& root) const {
-    if (!root.is_object() || root.value("format", Json()) != kFormat) {
-      return Error("", fmt::format("\"format\" is not \"{}\" (docs/compute-plan.md)", kFormat));
+    if (!root.is_object() || root.value("format", Json()) != kPlanFormat) {
+      return Error("", fmt::format("\"format\" is not \"{}\" (docs/compute-plan.md)", kPlanFormat));
     }
-    if (root.value("version", Json()) != kVersion) {
-      return Error("", fmt::format("\"version\" is not {}, the only one there is", kVersion));
+    if (root.value("version", Json()) != kPlanVersion) {
+      return Error("", fmt::format("\"version\" is not {}, the only one there is", kPlanVersion));
     }
     RealPlan plan;
     if (const auto environment = root.find("environment"); environment != root.end()) {
