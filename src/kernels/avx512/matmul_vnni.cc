@@ -137,7 +137,7 @@ void DecodePanelRow(const WeightView& view, int64_t row, int64_t column, int64_t
   }
   const int64_t blocks = Blocks(depth);
   LoadScales(view, row, column, blocks, factor, out.scale);
-  if (!view.offset) return;  // the same for all codes: Tile takes it from KnownExcess
+  if (!view.offset) return;  // all codes are too large by CodeExcess
   for (int64_t b = 0; b < blocks; ++b) {
     out.excess[b] = excess + GridLoad<Avx512>(view.offset, GridEntry(view.offset, row, column + b * kBlock, view.cols));
   }
