@@ -18,7 +18,7 @@ function(milwright_build_fast target kind)
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # takes what is included in a .cc for a header
   endif()
   if(kind STREQUAL "TEST" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-array-bounds)  # false positives on std::string at -O1, GCC bug 105329
+    target_compile_options(${target} PRIVATE -Wno-array-bounds)  # false positives where std::string is joined or moved, once its header is precompiled
   endif()
   get_property(owner GLOBAL PROPERTY MILWRIGHT_PRECOMPILED_OWNER_${kind})
   if(owner)

@@ -72,8 +72,7 @@ BaselineEntry EntryFor(const Finding& finding, std::string_view package) {
 
 Baseline::Baseline(std::vector<BaselineEntry> entries) : entries_(std::move(entries)) {
   std::ranges::sort(entries_);
-  const auto repeated = std::ranges::unique(entries_);
-  entries_.erase(repeated.begin(), repeated.end());
+  entries_.erase(std::unique(entries_.begin(), entries_.end()), entries_.end());
 }
 
 bool Baseline::Accepts(const Finding& finding, std::string_view package) const {

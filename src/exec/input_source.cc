@@ -169,7 +169,7 @@ Result<InputSource> InputSource::Make(const ModelSpec& spec, const InputSourceOp
   InputSource source;
   source.seed_ = options.seed;
   for (const auto& [name, choice] : options.kinds) {
-    const bool known = std::ranges::any_of(spec.program.functions(), [&name](const auto& function) {
+    const bool known = std::ranges::any_of(spec.program.functions(), [&name = name](const auto& function) {
       const Value* input = function->FindInput(name);
       return input != nullptr && input->type.IsTensor();
     });

@@ -65,7 +65,7 @@ Result<std::string> ReadManifest(const std::string& package) {
       return Unreadable(path, EscapeForMessage(fmt::format("the item '{}' has no path", identifier)));
     }
     const std::string below = "Data/" + item_path->get<std::string>();
-    const auto with_item = [&](const Status& status) {
+    const auto with_item = [&path, &identifier = identifier](const Status& status) {
       return status.WithContext(fmt::format("{}: item '{}'", path, EscapeForMessage(identifier)));
     };
     if (const Status status = CheckRelativePath(package, item_path->get_ref<const std::string&>()); !status.ok()) {

@@ -162,7 +162,7 @@ std::string Text(const Tally& tally) {
   for (const auto& [type, count] : tally.nested) text += " " + type + " " + std::to_string(count);
   text += "\npass: equal / unchanged / refused\n";
   for (const auto& [pass, kinds] : tally.by_pass) {
-    const auto of = [&kinds](Outcome::Kind kind) {
+    const auto of = [&kinds = kinds](Outcome::Kind kind) {
       const auto it = kinds.find(kind);
       return std::to_string(it != kinds.end() ? it->second : 0);
     };

@@ -118,8 +118,9 @@ AnalyticsSegmentation Segment(const AnalyticsFunction& function) {
   }
   BackendCosts costs;
   costs.names.assign(named.rbegin(), named.rend());
-  std::ranges::stable_partition(costs.names, [](const std::string& name) { return name == "classic_cpu"; });
-  std::ranges::stable_partition(costs.names, [](const std::string& name) { return name != kAne; });
+  const auto first = [&](auto is) { std::stable_partition(costs.names.begin(), costs.names.end(), is); };
+  first([](const std::string& name) { return name == "classic_cpu"; });
+  first([](const std::string& name) { return name != kAne; });
 
   const auto transition = [&function](const std::string& from, const std::string& to) {
     const auto found = function.transition_ms.find({from, to});
