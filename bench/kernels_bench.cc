@@ -3,7 +3,7 @@
 //   matmul  multiply-adds per second, and their share of the measured fp32 fused-multiply-add peak
 //   attention  one decode step over a filled cache, and over the same columns of a larger one
 //
-// usage: kernels_bench [threads=2] [kernels: scalar|avx2|avx512|neon]
+// usage: kernels_bench [threads=2] [kernels: scalar|avx2|avx512|neon] [matvec|matmul|attention]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -230,9 +230,10 @@ int Main(int argc, char** argv) {
     for (int i = 0; i < 10000; ++i) pool.Run([](int) {});
   });
   fmt::print("empty region: {:.2f} us\n", region / 10000 * 1e6);
-  BenchMatVec(kernels, pool, *probe);
-  BenchMatMul(kernels, pool);
-  BenchAttention(kernels, pool);
+  const std::string_view only = argc > 3 ? argv[3] : "";
+  if (only.empty() || only == "matvec") BenchMatVec(kernels, pool, *probe);
+  if (only.empty() || only == "matmul") BenchMatMul(kernels, pool);
+  if (only.empty() || only == "attention") BenchAttention(kernels, pool);
   return 0;
 }
 

@@ -225,8 +225,17 @@ AttentionStats Attention(const Kernels& kernels, ThreadPool& pool, const Attenti
                            ? nullptr
                            : Advance(params.mask.data, params.mask.type, row.query * params.mask.row_stride);
       }
-      tile.k = Advance(params.k.data, params.k.type, kv_head * params.k.head_stride);
-      tile.v = Advance(params.v.data, params.v.type, kv_head * params.v.head_stride);
+      const auto keys = [&](int64_t head) {
+        return Advance(params.k.data, params.k.type, head * params.k.head_stride);
+      };
+      const auto values = [&](int64_t head) {
+        return Advance(params.v.data, params.v.type, head * params.v.head_stride);
+      };
+      tile.k = keys(kv_head);
+      tile.v = values(kv_head);
+      const bool next = tiles_per_head == 1 && task + 1 < part.end;
+      tile.next_k = next ? keys(kv_head + 1) : nullptr;
+      tile.next_v = next ? values(kv_head + 1) : nullptr;
       const int64_t count = TileRanges(params, tile, queries, ranges);
       tile.ranges = {ranges, static_cast<size_t>(count)};
       for (const ColumnRange& range : tile.ranges) columns_visited += range.end - range.begin;

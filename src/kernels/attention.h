@@ -118,7 +118,9 @@ struct AttentionTile {
   int64_t v_row_stride = 0;
   bool k_half = true;  ///< fp16, else fp32
   bool v_half = true;
-  bool prefetch = false;  ///< keys and values are read once, from memory
+  bool prefetch = false;         ///< keys and values are read once, from memory
+  const void* next_k = nullptr;  ///< those of the tile that the thread runs next; null: not known
+  const void* next_v = nullptr;
 
   int queries = 0;                      ///< 1..kTileQueries
   const float* q[kTileQueries] = {};    ///< dim values each

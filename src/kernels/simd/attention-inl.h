@@ -35,7 +35,9 @@ class AttentionRun {
       largest_[r] = -__builtin_inff();
       sum_[r] = 0;
     }
-    for (const ColumnRange& range : tile_.ranges) {
+    for (size_t i = 0; i < tile_.ranges.size(); ++i) {
+      const ColumnRange range = tile_.ranges[i];
+      SetFollowing(i);
       for (int64_t first = range.begin; first < range.end; first += kTileColumns) {
         const int64_t count = Min(kTileColumns, range.end - first);
         switch (tile_.queries) {
@@ -79,25 +81,41 @@ class AttentionRun {
     return V::LoadN(static_cast<const float*>(data) + index, n);
   }
 
-  /// Asks for the values of kColumns columns, which are read when their weights are known, and for keys that come soon.
-  void PrefetchColumns(int64_t first) const {
-    constexpr int64_t kAhead = 4 * kColumns;
+  /// Says what is read after a range: the next range, or the first one of the thread's next tile.
+  void SetFollowing(size_t range) {
+    end_ = tile_.ranges[range].end;
+    const bool last = range + 1 == tile_.ranges.size();
+    following_ = tile_.ranges[last ? 0 : range + 1].begin;
+    following_k_ = last ? tile_.next_k : tile_.k;
+    following_v_ = last ? tile_.next_v : tile_.v;
+  }
+
+  /// Asks for the row that is read kAhead columns later. Values are asked for while scores are computed and keys while
+  /// values are added, so that memory and arithmetic overlap. Reading 235 MB for 16/8 heads of 128 in fp16, two
+  /// threads: 20.6 GB/s when the scores' loop asks for both, 22.3 with 64 columns ahead, 25.0 with 32, 24.1 with 16;
+  /// into the first level 23.7, 24.0, 24.6 (a streaming read: 29.3).
+  template <bool kHalf>
+  void Prefetch(const void* data, const void* following, int64_t column, int64_t row_stride, int64_t width) const {
+    constexpr int64_t kAhead = 32;
     constexpr int64_t kLine = 64;
-    const auto rows = [](const void* data, int64_t index, int64_t stride, int64_t width, int64_t element) {
-      const char* row = static_cast<const char*>(data) + index * stride * element;
-      for (int c = 0; c < kColumns; ++c, row += stride * element) {
-        for (int64_t at = 0; at < width * element; at += kLine) __builtin_prefetch(row + at);
-      }
-    };
-    rows(tile_.v, first, tile_.v_row_stride, tile_.value_dim, kHalfValues ? 2 : 4);
-    rows(tile_.k, first + kAhead, tile_.k_row_stride, tile_.dim, kHalfKeys ? 2 : 4);
+    constexpr int64_t kElement = kHalf ? 2 : 4;
+    column += kAhead;
+    if (column >= end_) {
+      if (following == nullptr) return;
+      data = following;
+      column += following_ - end_;
+    }
+    const char* row = static_cast<const char*>(data) + column * row_stride * kElement;
+    for (int64_t at = 0; at < width * kElement; at += kLine) __builtin_prefetch(row + at, 0, 2);
   }
 
   template <int kRows>
   void Columns(int64_t first, int64_t count) {
     int64_t c = 0;
     for (; c + kColumns <= count; c += kColumns) {
-      if (tile_.prefetch) PrefetchColumns(first + c);
+      for (int64_t i = c; tile_.prefetch && i < c + kColumns; ++i) {
+        Prefetch<kHalfValues>(tile_.v, following_v_, first + i, tile_.v_row_stride, tile_.value_dim);
+      }
       Scores<kRows, kColumns>(first + c, scores_ + c);
     }
     for (; c < count; ++c) Scores<kRows, 1>(first + c, scores_ + c);
@@ -210,6 +228,9 @@ class AttentionRun {
     }
     const int64_t last = tile_.value_dim - d - (kVectors - 1) * kWidth;  // lanes of the last vector
     for (int64_t c = 0; c < count; ++c) {
+      if (tile_.prefetch && d == 0) {
+        Prefetch<kHalfKeys>(tile_.k, following_k_, first + c, tile_.k_row_stride, tile_.dim);
+      }
       const int64_t index = (first + c) * tile_.v_row_stride + d;
       F values[kVectors];
       MW_UNROLL for (int v = 0; v + 1 < kVectors; ++v) values[v] = LoadRow<kHalfValues>(tile_.v, index + v * kWidth);
@@ -234,6 +255,10 @@ class AttentionRun {
   float* const scores_;  // [kQueries][kTileColumns]
   float largest_[kQueries];
   float sum_[kQueries];
+  int64_t end_ = 0;        // of the range being read
+  int64_t following_ = 0;  // first column that is read after it, of following_k_ and following_v_
+  const void* following_k_ = nullptr;
+  const void* following_v_ = nullptr;
 };
 
 template <typename V>
