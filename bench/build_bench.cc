@@ -20,7 +20,7 @@
 #include "compress/compress.h"
 #include "llm/build.h"
 #include "llm/compress_folder.h"
-#include "random_checkpoint.h"
+#include "support/random_checkpoint.h"
 
 namespace milwright {
 namespace {
@@ -88,7 +88,7 @@ class MemoryWatch {
 
 int Run(const std::string& folder) {
   if (!std::filesystem::exists(folder + "/model.safetensors")) {
-    Seconds([&] { return WriteRandomCheckpoint(folder); });
+    Seconds([&] { return testing::WriteRandomCheckpoint(folder, testing::kQwen3Config); });
   }
   BuildOptions options;
   options.checkpoint = folder;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <regex>
 #include <thread>
+#include <tuple>
 #include <unordered_set>
 
 #include "mil/program.h"
@@ -40,7 +41,7 @@ Result<std::vector<CompiledRule>> Compile(const std::vector<CompressionRule>& ru
   return compiled;
 }
 
-// A compressed weight with its literals shared, so that all functions that use it refer to the same bytes.
+// A compressed weight with its literals shared, so that all that use it refer to the same bytes.
 struct SharedParts {
   std::vector<std::pair<std::string, LiteralPtr>> parts;
   std::vector<std::pair<std::string, LiteralPtr>> table;
@@ -62,6 +63,29 @@ Result<std::vector<std::pair<std::string, LiteralPtr>>> Share(std::vector<Compre
     shared.emplace_back(part.parameter, Literal::Share(Literal(std::move(part.tensor))));
   }
   return shared;
+}
+
+// Dimensions of 1 behind the first two: one matrix is the weight of a linear layer or an embedding without them, and
+// that of a 1x1 convolution with them.
+size_t TrailingOnes(const Shape& shape) {
+  size_t rank = shape.size();
+  while (rank > 2 && shape[rank - 1] == 1) --rank;
+  return shape.size() - rank;
+}
+
+// The parts of a weight with `ones` dimensions of 1 behind the `rank` that it was compressed with. The dimensions of a
+// table's entries follow those of the weight, so they go between; lists (what a mask keeps) stay.
+Result<std::vector<std::pair<std::string, LiteralPtr>>> Widened(
+    const std::vector<std::pair<std::string, LiteralPtr>>& parts, size_t rank, size_t ones) {
+  std::vector<std::pair<std::string, LiteralPtr>> widened = parts;
+  for (auto& [parameter, literal] : widened) {
+    Shape shape = literal->tensor.shape();
+    if (shape.size() < rank) continue;
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(rank), ones, 1);
+    MW_ASSIGN_OR_RETURN(Tensor tensor, literal->tensor.Reshaped(std::move(shape)));
+    literal = Literal::Share(Literal(std::move(tensor)));
+  }
+  return widened;
 }
 
 Operation* InsertConstexpr(Block& block, Operation* before, const std::string& type, const std::string& name,
@@ -124,11 +148,13 @@ Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& op
   tensor_options.threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   CompressReport report;
+  // Weights that functions or ops share, each for the number of TrailingOnes that it is used with; none: not
+  // compressed.
   struct Known {
-    SharedParts parts;
-    bool compressed = false;
+    std::map<size_t, SharedParts> forms;
+    size_t rank = 0;  // of the matrix
   };
-  std::map<std::pair<const std::byte*, std::string>, Known> known;  // weights that functions share
+  std::map<std::tuple<const std::byte*, Shape, std::string>, Known> known;
   for (const auto& function : model.program.functions()) {
     if (function->opset < Opset::kIOS18) {
       return Status(
@@ -158,28 +184,41 @@ Result<CompressReport> CompressModel(ModelSpec& model, const CompressOptions& op
       }
       if (format.kind == CompressionFormat::Kind::kNone) continue;
       const std::string text = CompressionText(format);
-      const auto [it, is_new] = known.emplace(std::pair(literal->tensor.bytes().data(), text), Known{});
+      const size_t ones = TrailingOnes(literal->type.shape());
+      Shape matrix = literal->type.shape();
+      matrix.resize(matrix.size() - ones);
+      const auto [it, is_new] = known.emplace(std::tuple(literal->tensor.bytes().data(), matrix, text), Known{});
       Known& entry = it->second;
       if (is_new) {
-        auto compressed = CompressTensor(literal->tensor, format, tensor_options);
+        entry.rank = matrix.size();
+        MW_ASSIGN_OR_RETURN(const Tensor tensor, literal->tensor.Reshaped(matrix));
+        auto compressed = CompressTensor(tensor, format, tensor_options);
         if (!compressed.ok()) {
           report.notes.push_back(fmt::format("'{}' stays {}: {}", name, DataTypeName(literal->type.dtype()),
                                              compressed.status().message()));
           continue;
         }
-        CompressedWeight row{name, text, literal->type.shape(), static_cast<int64_t>(literal->tensor.bytes().size()), 0,
-                             0,    0};
+        CompressedWeight row{name, text, literal->type.shape(), static_cast<int64_t>(tensor.bytes().size()), 0, 0, 0};
         const CompressionError& error = compressed->error;
         row.relative_error = error.squares > 0 ? std::sqrt(error.error_squares / error.squares) : 0;
         row.max_error = error.largest;
-        entry.parts.op = compressed->op;
-        MW_ASSIGN_OR_RETURN(entry.parts.parts, Share(compressed->parts, store, &row.bytes_after));
-        MW_ASSIGN_OR_RETURN(entry.parts.table, Share(compressed->table_parts, store, &row.bytes_after));
-        MW_ASSIGN_OR_RETURN(entry.parts.scale, Share(compressed->scale_parts, store, &row.bytes_after));
-        entry.compressed = true;
+        SharedParts& parts = entry.forms[0];
+        parts.op = compressed->op;
+        MW_ASSIGN_OR_RETURN(parts.parts, Share(compressed->parts, store, &row.bytes_after));
+        MW_ASSIGN_OR_RETURN(parts.table, Share(compressed->table_parts, store, &row.bytes_after));
+        MW_ASSIGN_OR_RETURN(parts.scale, Share(compressed->scale_parts, store, &row.bytes_after));
         report.weights.push_back(std::move(row));
       }
-      if (entry.compressed) Replace(names, *op, entry.parts);
+      if (entry.forms.empty()) continue;
+      if (!entry.forms.contains(ones)) {
+        const SharedParts& plain = entry.forms.at(0);
+        SharedParts widened{.parts = {}, .table = {}, .scale = {}, .op = plain.op};
+        MW_ASSIGN_OR_RETURN(widened.parts, Widened(plain.parts, entry.rank, ones));
+        MW_ASSIGN_OR_RETURN(widened.table, Widened(plain.table, entry.rank, ones));
+        MW_ASSIGN_OR_RETURN(widened.scale, Widened(plain.scale, entry.rank, ones));
+        entry.forms.emplace(ones, std::move(widened));
+      }
+      Replace(names, *op, entry.forms.at(ones));
     }
   }
   return report;

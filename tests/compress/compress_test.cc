@@ -1,7 +1,9 @@
 #include "compress/compress.h"
 
 #include <cmath>
+#include <map>
 #include <random>
+#include <set>
 
 #include "analysis/weight_report.h"
 #include "compress/kmeans.h"
@@ -30,15 +32,32 @@ Tensor RandomWeight(Shape shape, DataType dtype = DataType::kFp16, unsigned seed
   return *Tensor::FromFloats({dtype, std::move(shape)}, values);
 }
 
+constexpr const char* kFormats[] = {"int8",
+                                    "int8:tensor",
+                                    "int8:block16",
+                                    "int8:asym",
+                                    "int4",
+                                    "int4:channel",
+                                    "int4:tensor:asym",
+                                    "int4:block16:asym",
+                                    "lut1",
+                                    "lut2",
+                                    "lut3:group16",
+                                    "lut4",
+                                    "lut4:group8",
+                                    "lut6",
+                                    "lut8:group32",
+                                    "lut4:group16:scale",
+                                    "lut4:group16:int8",
+                                    "lut4:tensor:scale:int8",
+                                    "sparse:0.5"};
+
 // Whatever the format: the program verifies, its constexpr ops decode to what the compressor said, and the report names
 // the format as the field does.
 TEST(Compress, EveryFormatDecodesToWhatTheCompressorSays) {
   for (const DataType dtype : {DataType::kFp16, DataType::kFp32}) {
     const Tensor weight = RandomWeight({32, 64}, dtype);
-    for (const char* text :
-         {"int8", "int8:tensor", "int8:block16", "int8:asym", "int4", "int4:channel", "int4:tensor:asym",
-          "int4:block16:asym", "lut1", "lut2", "lut3:group16", "lut4", "lut4:group8", "lut6", "lut8:group32",
-          "lut4:group16:scale", "lut4:group16:int8", "lut4:tensor:scale:int8", "sparse:0.5"}) {
+    for (const char* text : kFormats) {
       const auto format = ParseCompression(text);
       ASSERT_OK(format);
       EXPECT_EQ(*ParseCompression(CompressionText(*format)), *format) << text;
@@ -69,6 +88,64 @@ TEST(Compress, EveryFormatDecodesToWhatTheCompressorSays) {
         const float wanted = dtype == DataType::kFp16 ? RoundToHalf(compressed->decoded[i]) : compressed->decoded[i];
         ASSERT_NEAR(decoded[i], wanted, std::abs(wanted) * 1e-6) << text << " element " << i;
       }
+    }
+  }
+}
+
+// A tied embedding of a build in ANE style is the same bytes as [rows, columns] of a gather and as [rows, columns, 1,
+// 1] of a convolution: compressed once, each use with the shape that it had, and the same bytes still.
+TEST(Compress, OneMatrixInSeveralShapesIsCompressedOnce) {
+  const Tensor matrix = RandomWeight({32, 64});
+  const auto in_shape = [&matrix](Shape shape) { return Literal(*matrix.Reshaped(std::move(shape))); };
+  for (const char* text : kFormats) {
+    ModelSpec spec = MakeSpec([&](Function& f, Builder& b) {
+      Value* row = f.AddInput("row", TensorType{DataType::kInt32, {1}});
+      Value* x = f.AddInput("x", TensorType{DataType::kFp16, {1, 64}});
+      Value* image = f.AddInput("image", TensorType{DataType::kFp16, {1, 64, 1, 1}});
+      Value* line = f.AddInput("line", TensorType{DataType::kFp16, {1, 64, 1}});
+      f.body().SetOutputs(
+          {b.Op("gather", {{"x", in_shape({32, 64})}, {"indices", row}, {"axis", Literal::Int32(0)}}, "picked"),
+           b.Op("linear", {{"x", x}, {"weight", in_shape({32, 64})}}, "product"),
+           b.Op("conv", {{"x", image}, {"weight", in_shape({32, 64, 1, 1})}}, "plane"),
+           b.Op("conv", {{"x", line}, {"weight", in_shape({32, 64, 1})}}, "sequence")});
+    });
+    CompressOptions options;
+    options.format = *ParseCompression(text);
+    options.min_elements = 16;
+    const auto report = CompressModel(spec, options);
+    ASSERT_OK(report);
+    EXPECT_EQ(report->weights.size(), 1U) << text;
+    ASSERT_OK(Verify(spec.program));
+
+    ConstantCache cache;
+    StateValues states;
+    std::map<std::string, Tensor> decoded;  // by the op that uses it
+    std::map<std::string, std::set<const std::byte*>> parts;
+    const auto observe = [&](const Operation& op, const std::vector<Literal>& results) {
+      if (!op.type().starts_with("constexpr_")) return;
+      for (const auto& input : op.inputs()) {
+        const LiteralPtr& literal = input.arguments.front().literal;
+        if (literal != nullptr) parts[op.type() + input.name].insert(literal->tensor.bytes().data());
+      }
+      for (const Use& use : op.output()->uses()) {
+        if (!use.op->type().starts_with("constexpr_")) decoded.emplace(use.op->output()->name, results.front().tensor);
+      }
+    };
+    const std::vector<Literal> inputs = {Literal(*Tensor::Zeros({DataType::kInt32, {1}})),
+                                         Literal(*Tensor::Zeros({DataType::kFp16, {1, 64}})),
+                                         Literal(*Tensor::Zeros({DataType::kFp16, {1, 64, 1, 1}})),
+                                         Literal(*Tensor::Zeros({DataType::kFp16, {1, 64, 1}}))};
+    ASSERT_OK(RunFunction(*spec.program.FindFunction("main"), inputs, states, cache, observe));
+    ASSERT_EQ(decoded.size(), 4U) << text;
+    EXPECT_EQ(decoded.at("plane").shape(), (Shape{32, 64, 1, 1}));
+    EXPECT_EQ(decoded.at("sequence").shape(), (Shape{32, 64, 1}));
+    for (const auto& [user, tensor] : decoded) {
+      EXPECT_TRUE(tensor.Reshaped({32, 64})->BitEquals(decoded.at("picked"))) << text << " " << user;
+    }
+    for (const auto& [part, places] : parts) {
+      // A table of int8 with its scale and the scale of what it decodes are parameters of one op.
+      const size_t most = std::string_view(text).ends_with("scale:int8") ? 2 : 1;
+      EXPECT_LE(places.size(), most) << text << " " << part;
     }
   }
 }
