@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/file_io.h"
@@ -102,6 +103,11 @@ int Check(const CheckArguments& arguments) {
 int Explain(const ExplainArguments& arguments) {
   const Rule* rule = FindRule(arguments.rule);
   if (rule == nullptr) {
+    std::error_code ignored;
+    if (std::filesystem::exists(arguments.rule, ignored)) {
+      return Fail(Status(ErrorCode::kUsage, "'" + arguments.rule + "' is a file, no rule: 'milwright check " +
+                                                arguments.rule + "' names the rules that it breaks"));
+    }
     std::vector<std::string> known;
     for (const Rule& candidate : AllRules()) {
       known.emplace_back(candidate.id);

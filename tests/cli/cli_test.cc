@@ -125,6 +125,7 @@ TEST(Cli, UnknownWordsGetASuggestion) {
   EXPECT_NE(Milwright("check " + Package("b_slice") + " --targt any").text.find("did you mean '--target'?"),
             std::string::npos);
   EXPECT_NE(Milwright("explain MW25").text.find("did you mean"), std::string::npos);
+  EXPECT_NE(Milwright("explain " + Package("b_slice")).text.find("milwright check"), std::string::npos);
   EXPECT_EQ(Milwright("inof x").code, 2);
 }
 
