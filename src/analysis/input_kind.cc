@@ -35,7 +35,7 @@ class KindFinder {
         FindMaskKind(use, facts);
         mask_uses_.emplace(input, std::move(use));
       }
-      result_.inputs.push_back(std::move(facts));
+      result_.inputs.push_back(facts);
     }
     SeparateRings(index_uses_, result_);
     SeparateSlidingMasks(states_, mask_uses_, result_);

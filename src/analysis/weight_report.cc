@@ -248,6 +248,7 @@ std::vector<WeightTotal> ReportWeights(const Program& program) {
     }
   }
   std::vector<WeightTotal> sorted;
+  sorted.reserve(totals.size());
   for (auto& [format, total] : totals) sorted.push_back(std::move(total));
   std::ranges::stable_sort(sorted, std::greater<>(), &WeightTotal::stored_bytes);
   return sorted;

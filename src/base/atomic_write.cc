@@ -144,7 +144,7 @@ Status StagedDirectory::Commit(bool durable) {
       // A folder that appears meanwhile makes this fail (it is not empty): then it is exchanged in the next round.
       done = ::rename(staging_.c_str(), target_.c_str()) == 0;
       if (!done && errno != ENOTEMPTY && errno != EEXIST) {
-        const Status status = WriteError(target_, "cannot move into place");
+        Status status = WriteError(target_, "cannot move into place");
         RecoverDirectory(target_);
         return status;
       }

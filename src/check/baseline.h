@@ -18,7 +18,7 @@ struct BaselineEntry {
   std::string function;
   std::string place;  ///< the value, else the path of the op without its number
 
-  auto operator<=>(const BaselineEntry&) const = default;
+  auto operator<=>(const BaselineEntry&) const = default;  // NOLINT(modernize-use-nullptr): a mistake of clang-tidy 14
 };
 
 BaselineEntry EntryFor(const Finding& finding, std::string_view package = {});

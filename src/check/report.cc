@@ -348,7 +348,7 @@ std::string BytesText(int64_t bytes) {
 
 std::string ShellWord(std::string_view word) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,+@%-";
-  const std::string text = (word.starts_with('-') ? "./" : "") + std::string(word);
+  std::string text = (word.starts_with('-') ? "./" : "") + std::string(word);
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string quoted = "'";
   for (const char c : text) {

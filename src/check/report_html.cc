@@ -97,7 +97,7 @@ std::string Badge(const SeverityLook& look, std::string_view text) {
 
 // A link to where an observation was published; only http and https lead anywhere.
 std::string Link(const ReportObservation& row) {
-  const std::string title = Html(row.source_title.empty() ? row.source_url : row.source_title);
+  std::string title = Html(row.source_title.empty() ? row.source_url : row.source_title);
   if (!row.source_url.starts_with("https://") && !row.source_url.starts_with("http://")) return title;
   return fmt::format("<a href=\"{}\" rel=\"noreferrer noopener\">{}</a>", Html(row.source_url), title);
 }

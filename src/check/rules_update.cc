@@ -142,7 +142,7 @@ void CheckRoles(const ProgramFacts& facts, Reporter& reporter) {
       roles.insert(StateRoleName(state.role));
       if (state.role != StateRole::kKv && other == nullptr) other = &state;
     }
-    if (roles.size() < 2) continue;
+    if (roles.size() < 2 || other == nullptr) continue;  // of two roles one is not keys and values
     Finding& finding = reporter.Report(
         {name, {}, {}}, fmt::format("states of different roles in one function: {}", fmt::join(roles, ", ")));
     finding.notes.emplace_back("competes with MW301 (innermost dimension): every public 0x1d failure has both");

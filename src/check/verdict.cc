@@ -279,6 +279,7 @@ std::vector<std::string> CodesOf(VerdictKind kind, const std::vector<Cause>& cau
     if (KindOf(row->outcome) == kind && !row->outcome.code.empty()) ++counts[row->outcome.code];
   }
   std::vector<std::string> codes;
+  codes.reserve(counts.size());
   for (const auto& [code, count] : counts) codes.push_back(code);
   std::ranges::stable_sort(codes, [&counts](const auto& a, const auto& b) { return counts[a] > counts[b]; });
   return codes;

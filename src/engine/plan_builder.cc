@@ -92,7 +92,7 @@ Status PlanBuilder::LowerReference(const Node& node) {
         MW_ASSIGN_OR_RETURN(argument.view, ViewOf(value));
         used.push_back(argument.view);
       }
-      arguments.push_back(std::move(argument));
+      arguments.push_back(argument);
     }
   }
   std::vector<View> results;

@@ -17,8 +17,9 @@ class AttentionStep final : public Step {
     View mask;  // [queries or 1, columns], or none
     View out;   // [heads, queries, value dim] fp32
   };
-  AttentionStep(Operands operands, const FusedNumbers& numbers, int32_t scan, int32_t k_state, bool round, int threads)
-      : operands_(std::move(operands)), scan_(scan), k_state_(k_state), round_(round) {
+  AttentionStep(const Operands& operands, const FusedNumbers& numbers, int32_t scan, int32_t k_state, bool round,
+                int threads)
+      : operands_(operands), scan_(scan), k_state_(k_state), round_(round) {
     kernels::AttentionParams& p = params_;
     p.heads = numbers.heads;
     p.kv_heads = numbers.kv_heads;
@@ -118,7 +119,7 @@ class AttentionStep final : public Step {
 Result<View> ThreeAxes(PlanBuilder& builder, const Node& node, GraphValue* value, const Shape& shape, bool floats) {
   MW_ASSIGN_OR_RETURN(const View view, floats ? builder.FloatsOf(value) : builder.ViewOf(value));
   auto reshaped = Reshaped(view, shape);
-  if (reshaped.has_value() && (reshaped->strides[2] == 1 || shape[2] == 1)) return *std::move(reshaped);
+  if (reshaped.has_value() && (reshaped->strides[2] == 1 || shape[2] == 1)) return *reshaped;
   const View dense = builder.AllocateTemporary(view.dtype, view.shape);
   builder.Emit(MakeCopy(view, dense), node, {view, dense});
   return *Reshaped(dense, shape);
@@ -160,7 +161,7 @@ Result<bool> Lower(PlanBuilder& builder, const Node& node, const FusedNumbers& n
   const int32_t k_state = builder.StateOf(operands.k);
   StepInfo info;
   info.kind = node.kind;
-  builder.Emit(std::make_unique<AttentionStep>(std::move(operands), numbers, scan, k_state,
+  builder.Emit(std::make_unique<AttentionStep>(operands, numbers, scan, k_state,
                                                node.output()->dtype() == DataType::kFp16, builder.threads()),
                node, used, std::move(info));
   return true;

@@ -89,10 +89,9 @@ int64_t LastRowColumns(const AttentionParams& params) {
   if (params.scan == nullptr || params.scan->rows.empty()) return params.columns;
   int64_t columns = 0;
   const MaskScan::Row& row = params.scan->rows.back();  // the last query sees the most
-  for (int32_t i = 0; i < row.count; ++i) {
-    const ColumnRange& range = params.scan->ranges[static_cast<size_t>(row.first + i)];
-    columns += range.end - range.begin;
-  }
+  const auto ranges =
+      std::span(params.scan->ranges).subspan(static_cast<size_t>(row.first), static_cast<size_t>(row.count));
+  for (const ColumnRange& range : ranges) columns += range.end - range.begin;
   return columns;
 }
 

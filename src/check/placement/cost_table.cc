@@ -201,7 +201,7 @@ double DataBytesOf(const Operation& op) {
   double bytes = 0;
   for (const Input& input : op.inputs()) {
     for (const Operand& operand : input.arguments) {
-      if (operand.constant() == nullptr) bytes += Bytes(operand.type());
+      if (operand.value != nullptr && operand.constant() == nullptr) bytes += Bytes(operand.value->type);
     }
   }
   for (const auto& output : op.outputs()) bytes += Bytes(output->type);

@@ -12,7 +12,7 @@ namespace {
 
 struct Avx2 {
   using F = __m256;
-  static constexpr int kWidth = 8;
+  static constexpr int64_t kWidth = 8;
   /// Rows of W times vectors of X rows that a matrix-matrix tile keeps in registers (16 in all).
   static constexpr int kTileRows = 6;
   static constexpr int kTileVectors = 2;

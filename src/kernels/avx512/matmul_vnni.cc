@@ -11,7 +11,7 @@
 namespace milwright::kernels {
 namespace {
 
-constexpr int kWidth = 16;
+constexpr int64_t kWidth = 16;
 constexpr int64_t kBlock = kActivationBlock;
 constexpr int64_t kPanelBlocks = kDecodeChunk / kBlock;
 constexpr int kTileRows = 6;

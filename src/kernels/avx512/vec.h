@@ -13,7 +13,7 @@ namespace {
 
 struct Avx512 {
   using F = __m512;
-  static constexpr int kWidth = 16;
+  static constexpr int64_t kWidth = 16;
   /// Rows of W times vectors of X rows that a matrix-matrix tile keeps in registers.
   static constexpr int kTileRows = 12;
   static constexpr int kTileVectors = 2;

@@ -13,7 +13,7 @@ namespace {
 
 struct Neon {
   using F = float32x4_t;
-  static constexpr int kWidth = 4;
+  static constexpr int64_t kWidth = 4;
   /// Rows of W times vectors of X rows that a matrix-matrix tile keeps in registers (32 in all).
   static constexpr int kTileRows = 8;
   static constexpr int kTileVectors = 3;

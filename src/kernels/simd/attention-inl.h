@@ -65,7 +65,7 @@ class AttentionRun {
 
  private:
   using F = typename V::F;
-  static constexpr int kWidth = V::kWidth;
+  static constexpr int64_t kWidth = V::kWidth;
   static constexpr int kQueries = AttentionTile::kTileQueries;
   /// Columns whose scores are summed side by side.
   static constexpr int kColumns = 4;

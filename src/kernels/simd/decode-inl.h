@@ -76,7 +76,7 @@ class RowDecoder {
   }
 
  private:
-  static constexpr int kWidth = V::kWidth;
+  static constexpr int64_t kWidth = V::kWidth;
 
   void Chunk(int64_t row, int64_t begin, int64_t count, float* out) {
     const int64_t element = row * view_.cols + begin;

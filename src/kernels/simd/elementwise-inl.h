@@ -42,7 +42,7 @@ typename V::F Tanh(typename V::F x) {
 template <typename V>
 struct Elementwise {
   using F = typename V::F;
-  static constexpr int kWidth = V::kWidth;
+  static constexpr int64_t kWidth = V::kWidth;
 
   /// y[i] = fn(a[i]): whole vectors and a partial one at the end.
   template <typename Fn>

@@ -53,7 +53,7 @@ inline void StoreTransposed(const float* sums, int64_t stride, int64_t count, in
 
 template <typename V>
 struct FloatMatMul {
-  static constexpr int kWidth = V::kWidth;
+  static constexpr int64_t kWidth = V::kWidth;
   static constexpr int64_t kPackRows = kWidth;
 
   static size_t PackedBytes(int64_t m, int64_t cols) { return static_cast<size_t>(RoundUp(m, kWidth) * cols) * 4; }

@@ -57,7 +57,7 @@ struct FloatRows {
 
   template <int kRows>
   static void Dot(const uint8_t* weights, int64_t stride, const float* x, int64_t cols, float* sums) {
-    constexpr int kWidth = V::kWidth;
+    constexpr int64_t kWidth = V::kWidth;
     typename V::F even[kRows];
     typename V::F odd[kRows];
     MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
@@ -113,7 +113,7 @@ struct ByteRows {
   template <int kRows, bool kOffset>
   static void Block(const uint8_t* weights, int64_t stride, const float* x, int64_t count, const float* scales,
                     const float* offsets, typename V::F* acc) {
-    constexpr int kWidth = V::kWidth;
+    constexpr int64_t kWidth = V::kWidth;
     typename V::F even[kRows];
     typename V::F odd[kRows];
     MW_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = V::Zero();
@@ -181,7 +181,7 @@ struct ByteRows {
 /// Every format: decode a chunk of a row into the cache, then multiply.
 template <typename V>
 void DecodedRows(const WeightView& view, const void* scratch, const float* bias, int64_t begin, int64_t end, float* y) {
-  constexpr int kWidth = V::kWidth;
+  constexpr int64_t kWidth = V::kWidth;
   const auto* x = static_cast<const float*>(scratch);
   RowDecoder<V> decoder(view);
   alignas(64) float weights[kDecodeChunk];
