@@ -172,7 +172,7 @@ View PlanBuilder::AllocateTemporary(DataType dtype, const Shape& shape) {
 
 void PlanBuilder::Bind(GraphValue* value, View view) {
   viewers_[view.root].push_back(value);
-  views_[value] = std::move(view);
+  views_[value] = view;
 }
 
 Result<View> PlanBuilder::Constant(DataType dtype, const Shape& shape, std::span<const std::byte> content) {

@@ -161,7 +161,7 @@ class FloatStep final : public Step {
   FloatStep(const std::vector<View>& operands, View result, bool round, UnaryLine unary, std::array<float, 2> numbers,
             BinaryLine binary)
       : operands_(operands.begin(), operands.end()),
-        result_(std::move(result)),
+        result_(result),
         round_(round),
         unary_(unary),
         numbers_(numbers),
@@ -234,7 +234,7 @@ Result<bool> LowerFloats(PlanBuilder& builder, const Node& node, const std::vect
   for (GraphValue* value : values) {
     MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(value));
     if (!IsHeldAsFloat(view)) return false;
-    operands.push_back(std::move(view));
+    operands.push_back(view);
   }
   const Shape strides = ResultStrides(operands, node.output()->shape());
   const View result = builder.Allocate(node.output(), &strides);
@@ -385,7 +385,7 @@ const NumberEntry kNumbers[] = {
 class NumberStep final : public Step {
  public:
   NumberStep(std::vector<View> operands, View result, bool from_float, bool round, NumberFunction function)
-      : result_(std::move(result)), from_float_(from_float), round_(round), function_(function) {
+      : result_(result), from_float_(from_float), round_(round), function_(function) {
     while (operands.size() < 3) operands.push_back(operands.front());
     std::vector<Dims> strides{result_.strides};
     for (View& operand : operands) {
@@ -440,7 +440,7 @@ Result<bool> LowerNumbers(PlanBuilder& builder, const Node& node) {
     if (value == nullptr || !IsHandled(value->dtype())) return false;
     from_float = from_float || (node.kind == "cast" && IsFloat(value->dtype()));
     MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(value));
-    operands.push_back(std::move(view));
+    operands.push_back(view);
   }
   const View result = builder.Allocate(node.output());
   std::vector<View> used = operands;

@@ -17,7 +17,7 @@ namespace {
 class RmsNormStep final : public Step {
  public:
   RmsNormStep(View x, View weight, View result, float epsilon, bool round)
-      : x_(std::move(x)), weight_(std::move(weight)), result_(std::move(result)), epsilon_(epsilon), round_(round) {
+      : x_(x), weight_(weight), result_(result), epsilon_(epsilon), round_(round) {
     gathered_ = x_.shape[1] > 1 && x_.strides[1] != 1;
     if (gathered_) copier_ = Copier(x_.dtype, {x_.strides[1]}, DataType::kFp32, {1}, {x_.shape[1]});
   }
@@ -72,12 +72,7 @@ Result<bool> LowerRmsNorm(PlanBuilder& builder, const Node& node) {
 class RopeStep final : public Step {
  public:
   RopeStep(View x, View cos, View sin, View result, size_t axis, bool round)
-      : x_(std::move(x)),
-        cos_(std::move(cos)),
-        sin_(std::move(sin)),
-        result_(std::move(result)),
-        length_(x_.shape[axis]),
-        round_(round) {
+      : x_(x), cos_(cos), sin_(sin), result_(result), length_(x_.shape[axis]), round_(round) {
     std::vector<Dims> strides{result_.strides, x_.strides, cos_.strides, sin_.strides};
     Dims outer = x_.shape;
     outer.erase(outer.begin() + static_cast<int64_t>(axis));
@@ -148,7 +143,7 @@ class GatedStep final : public Step {
  public:
   using Line = void (*)(const float* gate, const float* up, int64_t n, float* y);
   GatedStep(View gate, View up, View result, Line line, bool round)
-      : gate_(std::move(gate)), up_(std::move(up)), result_(std::move(result)), line_(line), round_(round) {}
+      : gate_(gate), up_(up), result_(result), line_(line), round_(round) {}
   Status Run(Frame& frame) const override {
     const float* gate = frame.At<float>(gate_);
     const float* up = frame.At<float>(up_);
@@ -195,11 +190,7 @@ Result<bool> LowerGated(PlanBuilder& builder, const Node& node) {
 class BlendStep final : public Step {
  public:
   BlendStep(View target, const View& keep, const View& mask, const View& fresh, bool product, bool round, int32_t state)
-      : target_(std::move(target)),
-        keep_(BroadcastTo(keep, target_.shape)),
-        product_(product),
-        round_(round),
-        state_(state) {
+      : target_(target), keep_(BroadcastTo(keep, target_.shape)), product_(product), round_(round), state_(state) {
     const size_t rank = target_.shape.size();
     if (product) {
       Shape of_mask(target_.shape.begin(), target_.shape.end() - 1);

@@ -22,7 +22,7 @@ constexpr int64_t kParallelBytes = 1 << 20;
 class Writer {
  public:
   Writer() = default;
-  Writer(Copier copier, int32_t state, bool whole) : copier_(std::move(copier)), state_(state), whole_(whole) {}
+  Writer(Copier copier, int32_t state, bool whole) : copier_(copier), state_(state), whole_(whole) {}
 
   void Run(Frame& frame, const std::byte* from, std::byte* to, DataType to_type) const {
     if (state_ < 0) {
@@ -121,7 +121,7 @@ class JoinStep final : public Step {
 // A view of `value` that reshapes to `shape`: the value's own, or that of a dense copy.
 Result<View> ReshapedView(PlanBuilder& builder, const Node& node, GraphValue* value, const Shape& shape) {
   MW_ASSIGN_OR_RETURN(const View view, builder.ViewOf(value));
-  if (auto reshaped = Reshaped(view, shape); reshaped.has_value()) return *std::move(reshaped);
+  if (auto reshaped = Reshaped(view, shape); reshaped.has_value()) return *reshaped;
   const View dense = builder.AllocateTemporary(view.dtype, view.shape);
   builder.Emit(MakeCopy(view, dense), node, {view, dense});
   return *Reshaped(dense, shape);
@@ -129,7 +129,7 @@ Result<View> ReshapedView(PlanBuilder& builder, const Node& node, GraphValue* va
 
 Result<bool> LowerReshape(PlanBuilder& builder, const Node& node) {
   MW_ASSIGN_OR_RETURN(View view, ReshapedView(builder, node, node.Arg("x"), node.output()->shape()));
-  builder.Bind(node.output(), std::move(view));
+  builder.Bind(node.output(), view);
   return true;
 }
 
@@ -142,7 +142,7 @@ Result<bool> LowerTranspose(PlanBuilder& builder, const Node& node) {
 Result<bool> LowerIdentity(PlanBuilder& builder, const Node& node) {
   if (node.Arg("x") == nullptr) return false;
   MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(node.Arg("x")));
-  builder.Bind(node.output(), std::move(view));
+  builder.Bind(node.output(), view);
   return true;
 }
 
@@ -151,7 +151,7 @@ Result<bool> LowerLastRow(PlanBuilder& builder, const Node& node) {
   const size_t axis = view.shape.size() - 2;
   view.offset += (view.shape[axis] - 1) * view.strides[axis];
   view.shape[axis] = 1;
-  builder.Bind(node.output(), std::move(view));
+  builder.Bind(node.output(), view);
   return true;
 }
 
@@ -200,7 +200,7 @@ Result<bool> LowerSliceByIndex(PlanBuilder& builder, const Node& node) {
   for (size_t i = 0; i < view.shape.size(); ++i) slices.push_back(form.At(i, view.shape[i], from[i], to[i]));
   View sliced = Sliced(view, slices);
   if (sliced.shape != node.output()->shape()) return false;
-  builder.Bind(node.output(), std::move(sliced));
+  builder.Bind(node.output(), sliced);
   return true;
 }
 
@@ -208,9 +208,9 @@ Result<bool> LowerSliceByIndex(PlanBuilder& builder, const Node& node) {
 class SliceAtStep final : public Step {
  public:
   SliceAtStep(View x, View begin, View result)
-      : x_(std::move(x)),
-        begin_(std::move(begin)),
-        result_(std::move(result)),
+      : x_(x),
+        begin_(begin),
+        result_(result),
         copier_(x_.dtype, x_.strides, result_.dtype, result_.strides, result_.shape) {}
   Status Run(Frame& frame) const override {
     int64_t offset = 0;
@@ -266,7 +266,7 @@ Result<bool> LowerSplit(PlanBuilder& builder, const Node& node) {
     piece.shape = output->shape();
     piece.offset += at * view.strides[static_cast<size_t>(axis)];
     at += piece.shape[static_cast<size_t>(axis)];
-    builder.Bind(output, std::move(piece));
+    builder.Bind(output, piece);
   }
   return true;
 }
@@ -283,7 +283,7 @@ Result<bool> LowerConcat(PlanBuilder& builder, const Node& node) {
   std::vector<View> from;
   for (GraphValue* value : node.Args("values")) {
     MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(value));
-    from.push_back(std::move(view));
+    from.push_back(view);
   }
   if (from.size() == 1) {
     builder.Bind(node.output(), from.front());
@@ -298,7 +298,7 @@ Result<bool> LowerConcat(PlanBuilder& builder, const Node& node) {
     piece.shape = view.shape;
     piece.offset = at * result.strides[static_cast<size_t>(axis)];
     at += view.shape[static_cast<size_t>(axis)];
-    to.push_back(std::move(piece));
+    to.push_back(piece);
   }
   std::vector<View> used = from;
   used.push_back(result);
@@ -310,7 +310,7 @@ Result<bool> LowerStack(PlanBuilder& builder, const Node& node) {
   std::vector<View> from;
   for (GraphValue* value : node.Args("values")) {
     MW_ASSIGN_OR_RETURN(View view, builder.ViewOf(value));
-    from.push_back(std::move(view));
+    from.push_back(view);
   }
   const View result = builder.AllocateAs(node.output(), MovedType(from, node.output()->dtype()));
   MW_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(node.Context().Int("axis"), result.rank()));
@@ -320,7 +320,7 @@ Result<bool> LowerStack(PlanBuilder& builder, const Node& node) {
     piece.offset = static_cast<int64_t>(i) * result.strides[static_cast<size_t>(axis)];
     piece.shape.erase(piece.shape.begin() + axis);
     piece.strides.erase(piece.strides.begin() + axis);
-    to.push_back(std::move(piece));
+    to.push_back(piece);
   }
   std::vector<View> used = from;
   used.push_back(result);
@@ -354,8 +354,7 @@ Result<bool> LowerTile(PlanBuilder& builder, const Node& node) {
 
 class GatherStep final : public Step {
  public:
-  GatherStep(View x, int64_t axis, View indices, View result)
-      : x_(std::move(x)), axis_(axis), result_(std::move(result)) {
+  GatherStep(View x, int64_t axis, View indices, View result) : x_(x), axis_(axis), result_(result) {
     // The indices as one axis between those of x before and after `axis`.
     count_ = indices.count();
     indices_ = *Reshaped(indices, {count_});
@@ -397,11 +396,7 @@ class GatherStep final : public Step {
 class SliceUpdateStep final : public Step {
  public:
   SliceUpdateStep(View target, View update, IntegerList begin, IntegerList end, SliceForm form, int32_t state)
-      : target_(std::move(target)),
-        update_(std::move(update)),
-        begin_(std::move(begin)),
-        end_(std::move(end)),
-        form_(std::move(form)) {
+      : target_(target), update_(update), begin_(begin), end_(end), form_(form) {
     // Strides and sizes of the slice are known; only its offset is not.
     Shape strides;
     for (size_t i = 0; i < target_.shape.size(); ++i) {
@@ -482,9 +477,8 @@ Result<bool> LowerSliceUpdate(PlanBuilder& builder, const Node& node) {
   }
   used.insert(used.end(), {target, source});
   const int32_t state = builder.StateOf(target);
-  builder.Emit(std::make_unique<SliceUpdateStep>(target, source, std::move(begin), std::move(end),
-                                                 SliceForm(node.Context()), state),
-               node, used);
+  builder.Emit(std::make_unique<SliceUpdateStep>(target, source, begin, end, SliceForm(node.Context()), state), node,
+               used);
   return true;
 }
 

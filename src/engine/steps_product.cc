@@ -26,7 +26,7 @@ class LinearStep final : public Step {
     View y;
     bool round = false;
   };
-  LinearStep(View x, std::vector<Part> parts, int threads) : x_(std::move(x)) {
+  LinearStep(View x, std::vector<Part> parts, int threads) : x_(x) {
     for (Part& part : parts) {
       const WeightMatrix& weight = *part.weight;
       parts_.push_back({std::move(part), weight.view, weight.matvec, weight.matmul});
@@ -117,7 +117,7 @@ Result<View> RowsOf(PlanBuilder& builder, const Node& node, const View& view, in
   const View turned = Transposed(view, perm);
   const int64_t columns = turned.shape.back();
   const Shape shape{columns == 0 ? 0 : turned.count() / columns, columns};
-  if (auto rows = Reshaped(turned, shape); rows.has_value()) return *std::move(rows);
+  if (auto rows = Reshaped(turned, shape); rows.has_value()) return *rows;
   const View dense = builder.AllocateTemporary(DataType::kFp32, turned.shape);
   builder.Emit(MakeCopy(turned, dense), node, {turned, dense});
   return *Reshaped(dense, shape);
@@ -234,7 +234,7 @@ Result<bool> LowerLinear(PlanBuilder& builder, const Node& node) {
 class DepthwiseStep final : public Step {
  public:
   DepthwiseStep(View x, View weight, View bias, View y, bool round)
-      : x_(std::move(x)), weight_(std::move(weight)), bias_(std::move(bias)), y_(std::move(y)), round_(round) {}
+      : x_(x), weight_(weight), bias_(bias), y_(y), round_(round) {}
 
   Status Run(Frame& frame) const override {
     const auto* x = frame.At<float>(x_);
@@ -314,8 +314,7 @@ Result<bool> LowerConv(PlanBuilder& builder, const Node& node) {
 
 class BatchedProductStep final : public Step {
  public:
-  BatchedProductStep(View x, View y, View result, bool round)
-      : x_(std::move(x)), y_(std::move(y)), result_(std::move(result)), round_(round) {
+  BatchedProductStep(View x, View y, View result, bool round) : x_(x), y_(y), result_(result), round_(round) {
     const size_t rank = result_.shape.size();
     rows_ = result_.shape[rank - 2];
     columns_ = result_.shape[rank - 1];
@@ -428,7 +427,7 @@ Result<bool> LowerMatmul(PlanBuilder& builder, const Node& node) {
 class GatherWeightStep final : public Step {
  public:
   GatherWeightStep(std::shared_ptr<const WeightMatrix> weight, View indices, View result, bool round)
-      : weight_(std::move(weight)), indices_(std::move(indices)), result_(std::move(result)), round_(round) {}
+      : weight_(std::move(weight)), indices_(indices), result_(result), round_(round) {}
   Status Run(Frame& frame) const override {
     const kernels::WeightView& view = weight_->view;
     for (int64_t i = 0; i < indices_.shape[0]; ++i) {

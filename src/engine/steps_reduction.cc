@@ -25,7 +25,7 @@ Result<View> RowView(PlanBuilder& builder, const Node& node, GraphValue* value, 
   const View turned = Transposed(view, perm);
   const Shape shape{length == 0 ? 0 : turned.count() / length, length};
   if (view.dtype == DataType::kFp32) {
-    if (auto rows = Reshaped(turned, shape); rows.has_value()) return *std::move(rows);
+    if (auto rows = Reshaped(turned, shape); rows.has_value()) return *rows;
   }
   const View dense = builder.AllocateTemporary(DataType::kFp32, turned.shape);
   builder.Emit(MakeCopy(turned, dense), node, {turned, dense});
@@ -73,8 +73,7 @@ float Smaller(float a, float b) { return b < a || std::isnan(b) ? b : a; }
 
 class ReduceStep final : public Step {
  public:
-  ReduceStep(View x, View result, Fold fold, bool round)
-      : x_(std::move(x)), result_(std::move(result)), fold_(fold), round_(round) {}
+  ReduceStep(View x, View result, Fold fold, bool round) : x_(x), result_(result), fold_(fold), round_(round) {}
 
   Status Run(Frame& frame) const override {
     const float* x = frame.At<float>(x_);
@@ -136,7 +135,7 @@ class RowStep final : public Step {
     float epsilon = 0;
   };
   RowStep(View x, View result, std::optional<Norm> norm, bool round)
-      : x_(std::move(x)), result_(std::move(result)), norm_(std::move(norm)), round_(round) {
+      : x_(x), result_(result), norm_(norm), round_(round) {
     if (x_.strides[1] != 1 && x_.shape[1] > 1) {
       copier_ = Copier(x_.dtype, {x_.strides[1]}, DataType::kFp32, {1}, {x_.shape[1]});
       gathered_ = true;
@@ -184,8 +183,7 @@ Result<bool> LowerRows(PlanBuilder& builder, const Node& node, const std::vector
   const View result = builder.Allocate(node.output(), &strides);
   std::vector<View> used{rows, result};
   if (norm.has_value()) used.insert(used.end(), {norm->gamma, norm->beta});
-  builder.Emit(std::make_unique<RowStep>(rows, result, std::move(norm), node.output()->dtype() == DataType::kFp16),
-               node, used);
+  builder.Emit(std::make_unique<RowStep>(rows, result, norm, node.output()->dtype() == DataType::kFp16), node, used);
   return true;
 }
 
@@ -207,14 +205,14 @@ Result<bool> LowerLayerNorm(PlanBuilder& builder, const Node& node) {
     MW_ASSIGN_OR_RETURN(norm.beta, builder.FloatsOf(node.Arg("beta")));
   }
   if ((norm.gamma.root >= 0 && !IsDense(norm.gamma)) || (norm.beta.root >= 0 && !IsDense(norm.beta))) return false;
-  return LowerRows(builder, node, *axes, std::move(norm));
+  return LowerRows(builder, node, *axes, norm);
 }
 
 // ---- the head's tail ----
 
 class ArgmaxStep final : public Step {
  public:
-  ArgmaxStep(View x, View result) : x_(std::move(x)), result_(std::move(result)) {}
+  ArgmaxStep(View x, View result) : x_(x), result_(result) {}
   Status Run(Frame& frame) const override {
     for (int64_t row = 0; row < x_.shape[0]; ++row) {
       const float* x = frame.At<float>(x_) + row * x_.strides[0];
@@ -242,8 +240,7 @@ Result<bool> LowerArgmax(PlanBuilder& builder, const Node& node) {
 
 class TopkStep final : public Step {
  public:
-  TopkStep(View x, View values, View indices, int64_t k)
-      : x_(std::move(x)), values_(std::move(values)), indices_(std::move(indices)), k_(k) {}
+  TopkStep(View x, View values, View indices, int64_t k) : x_(x), values_(values), indices_(indices), k_(k) {}
   Status Run(Frame& frame) const override {
     for (int64_t row = 0; row < x_.shape[0]; ++row) {
       kernels::TopK(frame.At<float>(x_) + row * x_.strides[0], x_.shape[1], k_, frame.At<float>(values_) + row * k_,

@@ -139,7 +139,7 @@ LoopAxes JoinedAxes(const Dims& shape, const std::vector<Dims>& strides) {
         continue;
       }
     }
-    axes.push_back(std::move(axis));
+    axes.push_back(axis);
   }
   if (axes.empty()) {
     const bool nothing = std::ranges::find(shape, 0) != shape.end();

@@ -141,7 +141,7 @@ class FunctionReader {
 
   Status ReadBlock(const mil::Block& proto, Block* block) {
     const size_t outer = scope_.size();
-    if (const Status status = ReadBlockParts(proto, block); !status.ok()) return status;
+    MW_RETURN_IF_ERROR(ReadBlockParts(proto, block));
     block->unknown_fields = UnknownFieldsOf(proto);
     for (; scope_.size() > outer; scope_.pop_back()) values_.erase(scope_.back()->name);
     return {};

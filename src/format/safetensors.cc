@@ -108,6 +108,7 @@ Result<Range> ReadEntry(const json& entry, uint64_t data_bytes) {
 Status CheckCover(const std::map<std::string, Range, std::less<>>& ranges, uint64_t data_bytes,
                   const std::string& path) {
   std::vector<std::pair<const Range*, const std::string*>> sorted;
+  sorted.reserve(ranges.size());
   for (const auto& [name, range] : ranges) sorted.emplace_back(&range, &name);
   std::ranges::sort(sorted, {}, [](const auto& item) { return std::make_pair(item.first->begin, item.first->end); });
   uint64_t end = 0;

@@ -91,7 +91,7 @@ class WeightWriter {
     uint64_t bytes = 0;
     uint64_t padding_bits = 0;  ///< the record says it, so it tells sub-byte blobs of equal bytes apart
     uint64_t hash = 0;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): a mistake of clang-tidy 14
   };
   /// A blob that was streamed, by where its map lies.
   struct Streamed {

@@ -109,6 +109,7 @@ bool ApplyZip64(std::string_view extra, ZipEntry* entry, uint64_t* offset) {
 
 Status CheckNoOverlap(const std::vector<ZipEntry>& entries, const std::string& name) {
   std::vector<const ZipEntry*> sorted;
+  sorted.reserve(entries.size());
   for (const ZipEntry& entry : entries) sorted.push_back(&entry);
   std::ranges::sort(sorted, {}, [](const ZipEntry* entry) { return entry->data_offset; });
   for (size_t i = 1; i < sorted.size(); ++i) {

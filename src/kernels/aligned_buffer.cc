@@ -33,11 +33,12 @@ Result<AlignedBuffer> AlignedBuffer::Allocate(size_t bytes, ByteCounter* counter
                   fmt::format("cannot reserve {} bytes of memory: {}; free memory or use a smaller model", bytes,
                               std::strerror(errno)));
   }
-  auto address = reinterpret_cast<uintptr_t>(mapping);
-  if (huge) address = (address + kHugePage - 1) / kHugePage * kHugePage;
+  auto* data = static_cast<uint8_t*>(mapping);
+  const size_t beyond = reinterpret_cast<uintptr_t>(mapping) % kHugePage;
+  if (huge && beyond != 0) data += kHugePage - beyond;
   buffer.mapping_ = mapping;
   buffer.mapping_size_ = mapping_size;
-  buffer.data_ = reinterpret_cast<uint8_t*>(address);
+  buffer.data_ = data;
   buffer.size_ = bytes;
   buffer.counter_ = counter;
   // Advice only: without huge pages everything works, slower.

@@ -120,7 +120,7 @@ bool IsLut(Codec codec) { return InfoOf(codec).lut; }
 const char* CodecName(Codec codec) { return InfoOf(codec).name; }
 
 Status CheckWeights(const WeightView& view) {
-  const auto invalid = [](std::string text) { return Status(ErrorCode::kInvalidProgram, "weights: " + text); };
+  const auto invalid = [](const std::string& text) { return Status(ErrorCode::kInvalidProgram, "weights: " + text); };
   if (view.rows < 1 || view.cols < 1) return invalid(fmt::format("shape is {} x {}", view.rows, view.cols));
   // Bit positions are computed as int64: rows * cols * 32 must fit.
   if (view.rows > std::numeric_limits<int64_t>::max() / 64 / view.cols) {
