@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/file_io.h"
 #include "compress/compress.h"
@@ -314,7 +315,7 @@ Result<CacheModeBench> TimeCacheMode(const Engine& engine, CacheMode mode, int64
     MW_ASSIGN_OR_RETURN(TensorMap inputs, source.Draw(function));
     for (auto& [name, cache] : caches) inputs[name] = std::move(cache);
     EngineCall call;
-    if (mode == CacheMode::kDoubleBuffered) call.output_backings = std::move(backings);
+    if (mode == CacheMode::kDoubleBuffered) call.output_backings = std::exchange(backings, {});
     const auto start = Clock::now();
     MW_ASSIGN_OR_RETURN(TensorMap outputs, engine.Predict(inputs, &state, std::move(call)));
     for (const CachePair& pair : pairs) {

@@ -51,8 +51,8 @@ int64_t Lfm2Width(ConfigReader& text) {
   const double multiplier = text.NumberOr("block_ffn_dim_multiplier", 1);
   const int64_t multiple = text.SizeOr("block_multiple_of", 256);
   if (!adjust) return given;
-  auto width = static_cast<double>(2 * given / 3);
-  width = multiplier * width;
+  const int64_t two_thirds = 2 * given / 3;  // a whole number, as there
+  const double width = multiplier * static_cast<double>(two_thirds);
   if (!(width >= 1 && width < 1 << 24)) {
     text.Fail("block_ffn_dim_multiplier", "gives no sensible width");
     return 1;

@@ -62,7 +62,7 @@ Value* FunctionContext::PutColumns(Buffer& buffer, const Region& region, Value* 
   Value* whole = Current(buffer);
   if (whole == nullptr || value == nullptr) return nullptr;
   const std::string name = fmt::format("{}_{}_update", buffer.plan->name, region.row);
-  const auto corner = [&](std::vector<int64_t> head, Value* middle, int64_t tail, std::string_view what) {
+  const auto corner = [&](const std::vector<int64_t>& head, Value* middle, int64_t tail, std::string_view what) {
     const std::string text = fmt::format("{}_{}", name, what);
     return blocks_.Concat(
         {b_.Const(Literal::Int32s(head), text + "_head"), middle, b_.Const(Literal::Int32s({tail}), text + "_tail")}, 0,

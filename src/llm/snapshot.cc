@@ -107,6 +107,7 @@ Status SaveSnapshot(const Session& session, const std::string& path) {
   MW_RETURN_IF_ERROR(status);
   const std::string tokens = JoinTokens(saved.tokens);
   std::vector<SafetensorsEntry> entries;
+  entries.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     entries.push_back({name, tensor.type(), [&tensor = tensor]() -> Result<Tensor> { return tensor; }});
   }

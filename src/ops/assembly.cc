@@ -94,7 +94,7 @@ Result<std::vector<Literal>> EvaluateConcat(const OpContext& ctx, const std::vec
 // The new axis is counted in the result, so it lies in [-rank - 1, rank].
 Result<int64_t> StackAxis(const OpContext& ctx) {
   const int64_t axis = ctx.Int("axis");
-  const auto normalized = NormalizeAxis(axis, ctx.Arguments("values").front().type->rank() + 1);
+  auto normalized = NormalizeAxis(axis, ctx.Arguments("values").front().type->rank() + 1);
   if (normalized.ok()) return normalized;
   return ctx.Error(fmt::format("axis {} is outside the values of {}, which the new axis may lie beside", axis,
                                TypeToString(*ctx.Arguments("values").front().type)));
@@ -303,7 +303,7 @@ Result<Tensor> PadAxis(const Tensor& x, size_t axis, int64_t before, int64_t aft
     Walk to = DenseWalk(shape);
     from.offset = PaddedSource(mode, i, before, size) * from.strides[axis];
     to.offset = i * to.strides[axis];
-    CopyStrided(slice, width, x.bytes().data(), std::move(from), target.data(), std::move(to));
+    CopyStrided(slice, width, x.bytes().data(), from, target.data(), to);
   }
   return result;
 }
@@ -326,7 +326,7 @@ Result<std::vector<Literal>> EvaluatePad(const OpContext& ctx, const std::vector
   MW_ASSIGN_OR_RETURN(const int64_t width, ElementBytes(type.dtype));
   Walk to = DenseWalk(type.shape);
   for (size_t i = 0; i < to.strides.size(); ++i) to.offset += padding.before[i] * to.strides[i];
-  CopyStrided(x.shape(), width, x.bytes().data(), DenseWalk(x.shape()), result.mutable_bytes().data(), std::move(to));
+  CopyStrided(x.shape(), width, x.bytes().data(), DenseWalk(x.shape()), result.mutable_bytes().data(), to);
   return One(std::move(result));
 }
 

@@ -10,7 +10,7 @@ namespace milwright {
 
 Result<int64_t> AxisParameter(const OpContext& ctx, std::string_view parameter, const Shape& shape) {
   const int64_t axis = ctx.Int(parameter);
-  const auto normalized = NormalizeAxis(axis, static_cast<int64_t>(shape.size()));
+  auto normalized = NormalizeAxis(axis, static_cast<int64_t>(shape.size()));
   if (normalized.ok()) return normalized;
   return ctx.Error(fmt::format("{} {} is outside the shape {}", parameter, axis, ShapeToString(shape)));
 }

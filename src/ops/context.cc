@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/op.h"
 
@@ -60,7 +61,7 @@ std::string OpContext::String(std::string_view parameter, std::string_view fallb
 
 std::vector<int64_t> OpContext::Ints(std::string_view parameter, std::vector<int64_t> fallback) const {
   const Tensor* tensor = TensorOf(parameter);
-  return tensor != nullptr ? tensor->ToInts() : fallback;
+  return tensor != nullptr ? tensor->ToInts() : std::move(fallback);
 }
 
 Status OpContext::Error(std::string message) const {

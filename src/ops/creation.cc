@@ -72,7 +72,7 @@ Result<std::vector<Literal>> EvaluateFill(const OpContext& ctx, const std::vecto
 // The place of the new axis in a result of one rank more than `indices`.
 Result<int64_t> OneHotAxis(const OpContext& ctx) {
   const Shape& indices = ctx.ShapeOf("indices");
-  const Result<int64_t> axis = NormalizeAxis(ctx.Int("axis"), static_cast<int64_t>(indices.size()) + 1);
+  Result<int64_t> axis = NormalizeAxis(ctx.Int("axis"), static_cast<int64_t>(indices.size()) + 1);
   if (axis.ok()) return axis;
   return ctx.Error(fmt::format("axis {} is outside the result, which has one axis more than the shape {}",
                                ctx.Int("axis"), ShapeToString(indices)));

@@ -74,7 +74,8 @@ bool NextIndex(const Shape& sizes, std::vector<int64_t>& index) {
   return false;
 }
 
-void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, Walk from, std::byte* target, Walk to) {
+void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, const Walk& from, std::byte* target,
+                 const Walk& to) {
   for (int64_t size : sizes) {
     if (size == 0) return;
   }
@@ -103,7 +104,7 @@ void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, Wal
 Result<Tensor> Collect(const Tensor& source, const Shape& sizes, Walk from) {
   MW_ASSIGN_OR_RETURN(const int64_t width, ElementBytes(source.dtype()));
   MW_ASSIGN_OR_RETURN(Tensor result, Tensor::Zeros({source.dtype(), sizes}));
-  CopyStrided(sizes, width, source.bytes().data(), std::move(from), result.mutable_bytes().data(), DenseWalk(sizes));
+  CopyStrided(sizes, width, source.bytes().data(), from, result.mutable_bytes().data(), DenseWalk(sizes));
   return result;
 }
 

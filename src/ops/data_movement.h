@@ -26,7 +26,8 @@ Result<int64_t> ElementBytes(DataType type);
 
 /// Copies `sizes` elements from `source`, walked as `from`, to `target`, walked as `to`. Elements are `width` bytes and
 /// the walks must stay inside their tensors. Runs that are contiguous on both sides are copied whole.
-void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, Walk from, std::byte* target, Walk to);
+void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, const Walk& from, std::byte* target,
+                 const Walk& to);
 
 /// A dense tensor of shape `sizes` with the elements that `from` visits in `source`.
 Result<Tensor> Collect(const Tensor& source, const Shape& sizes, Walk from);

@@ -204,7 +204,7 @@ Status ForEachTuple(const OpContext& ctx, const Shape& base, const TuplePlan& pl
   const int64_t tuples = ProductOf(tensor.shape().begin(), tensor.shape().end() - 1);
   const int64_t batches = ProductOf(base.begin(), base.begin() + static_cast<int64_t>(plan.batch_dims));
   const int64_t batch_size = ProductOf(base.begin() + static_cast<int64_t>(plan.batch_dims), base.end());
-  const int64_t tuples_per_batch = batches == 0 ? 0 : tuples / batches;
+  const int64_t tuples_per_batch = std::max<int64_t>(1, batches == 0 ? 0 : tuples / batches);
   for (int64_t k = 0; k < tuples; ++k) {
     int64_t place = k / tuples_per_batch * batch_size;
     for (size_t d = 0; d < plan.depth; ++d) {

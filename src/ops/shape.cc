@@ -248,7 +248,7 @@ Result<std::vector<Literal>> EvaluateReverseSequence(const OpContext& ctx, const
     Walk from = to;
     from.offset += (length - 1) * from.strides[sequence];
     from.strides[sequence] = -from.strides[sequence];
-    CopyStrided(sizes, width, x.bytes().data(), std::move(from), target.data(), std::move(to));
+    CopyStrided(sizes, width, x.bytes().data(), from, target.data(), to);
   }
   return One(std::move(result));
 }

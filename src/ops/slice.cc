@@ -191,8 +191,7 @@ Result<std::vector<Literal>> EvaluateSliceUpdate(const OpContext& ctx, const std
   MW_ASSIGN_OR_RETURN(const int64_t width, ElementBytes(result.dtype()));
   SlicedWalk to = WalkSlices(result.shape(), slices);
   // The squeezed axes have size 1, so the update is dense over the sizes of the walk.
-  CopyStrided(to.sizes, width, update.bytes().data(), DenseWalk(to.sizes), result.mutable_bytes().data(),
-              std::move(to.walk));
+  CopyStrided(to.sizes, width, update.bytes().data(), DenseWalk(to.sizes), result.mutable_bytes().data(), to.walk);
   return One(std::move(result));
 }
 

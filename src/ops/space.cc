@@ -146,8 +146,7 @@ Result<std::vector<Literal>> EvaluateSpaceToBatch(const OpContext& ctx, const st
   MW_ASSIGN_OR_RETURN(Tensor padded, Tensor::Zeros({x.dtype(), padded_shape}));
   Walk inside = DenseWalk(padded_shape);
   inside.offset = blocks.margin[0] * inside.strides[2] + blocks.margin[2];
-  CopyStrided(x.shape(), width, x.bytes().data(), DenseWalk(x.shape()), padded.mutable_bytes().data(),
-              std::move(inside));
+  CopyStrided(x.shape(), width, x.bytes().data(), DenseWalk(x.shape()), padded.mutable_bytes().data(), inside);
   const Shape view{x.shape()[0], x.shape()[1], to[2], blocks.block[0], to[3], blocks.block[1]};
   return One(PermuteView(padded, view, {3, 5, 0, 1, 2, 4}, to));
 }

@@ -179,9 +179,9 @@ bool Reproduces(const Rotary& rotary, const Tensor& table, const Along& view, bo
 std::vector<double> Bases(double estimate) {
   std::vector<double> bases;
   if (!(estimate > 10) || estimate > 1e9) return bases;
-  for (double unit = 1; unit <= 1e9; unit *= 10) {
-    for (int digits = 1; digits < 100; ++digits) {
-      const double base = digits * unit;
+  for (int64_t unit = 1; unit <= 1'000'000'000; unit *= 10) {
+    for (int64_t digits = 1; digits < 100; ++digits) {
+      const auto base = static_cast<double>(digits * unit);
       const bool near = std::abs(base - estimate) <= 0.3 * estimate;
       if (near && std::ranges::find(bases, base) == bases.end()) bases.push_back(base);
     }
