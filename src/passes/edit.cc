@@ -287,6 +287,7 @@ Value* MakeVector(Builder& builder, const std::vector<VectorEntry>& entries, std
   }
   if (constants.size() == entries.size()) return builder.Const(Literal::Int32s(constants), name);
   std::vector<Value*> values;
+  values.reserve(entries.size());
   for (const VectorEntry& entry : entries) {
     values.push_back(entry.constant.has_value()
                          ? builder.Const(Literal::Int32s({*entry.constant}), std::string(name) + "_entry")

@@ -308,9 +308,10 @@ class WindowFollower {
       return Mark(op, {Window::Kind::kUpdated, axis, first->size, first->state, first->slot});
     }
     // Slots, or heads, side by side: all must be windows alike.
+    if (first == nullptr) return Blocked(op, "joins the window with something else");
     for (const Operand& operand : values) {
       const Window* window = operand.value != nullptr ? Of(operand.value) : nullptr;
-      if (window == nullptr || first == nullptr || window->axis != first->axis || window->kind != first->kind ||
+      if (window == nullptr || window->axis != first->axis || window->kind != first->kind ||
           window->size != first->size || window->axis == axis || window->kind == Window::Kind::kShifted) {
         return Blocked(op, "joins the window with something else");
       }

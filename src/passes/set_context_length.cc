@@ -122,7 +122,8 @@ class Setter {
     FunctionDescription* description = model_.description.Find(function.name);
     if (description == nullptr) return Status::Ok();
     const auto set = [&](FeatureDescription& feature, const Value* value) -> Status {
-      const auto old = value != nullptr ? before.find(value->name) : before.end();
+      if (value == nullptr) return Status::Ok();
+      const auto old = before.find(value->name);
       ArrayFeature& array = feature.type.array;
       if (old == before.end() || !array.IsFlexible()) return Status::Ok();
       for (size_t axis = 0; axis < old->second.size(); ++axis) {

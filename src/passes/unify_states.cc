@@ -53,11 +53,13 @@ Status Apply(ModelSpec& model, const std::vector<Move>& moves, const std::vector
     }
     if (here.empty()) continue;
     std::vector<Value*> targets;
+    targets.reserve(fresh.size());
     for (const NewState& state : fresh) {
       // A new state may take the name of one that goes.
       targets.push_back(function->AddInput(function->UniqueName(state.name + "_next"), state.type));
     }
     std::vector<StateLayout> layouts;
+    layouts.reserve(here.size());
     for (const Move* move : here) {
       layouts.push_back({function->FindInput(move->state), Pieces(move->places, targets)});
     }

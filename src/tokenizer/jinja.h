@@ -22,8 +22,8 @@ namespace milwright {
 
 /// What one rendering may cost. The default is far above any chat template; it ends an endless one within seconds.
 struct JinjaLimits {
-  int64_t steps = 5'000'000;          ///< evaluated nodes and comparisons
-  int64_t bytes = 512 * 1024 * 1024;  ///< text and lists made, also on the way
+  int64_t steps = 5'000'000;            ///< evaluated nodes and comparisons
+  int64_t bytes = int64_t{512} << 20U;  ///< text and lists made, also on the way
 };
 
 /// A parsed template; immutable, copies share it.
