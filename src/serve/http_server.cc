@@ -123,7 +123,7 @@ class Connection : public httplib::Stream {
 };
 
 /// A thread for every connection that is open, up to a limit; threads stay for the next ones.
-class ConnectionThreads : public httplib::TaskQueue {
+class ConnectionThreads final : public httplib::TaskQueue {
  public:
   ConnectionThreads(size_t limit, std::atomic<size_t>& count) : limit_(limit), count_(count) {}
   ~ConnectionThreads() override { shutdown(); }
@@ -319,14 +319,14 @@ void HttpServer::Impl::AddRoutes() {
     const std::string what = response.status == 414 ? "the address is too long" : "the request is not valid HTTP";
     response.set_content(FormatError({response.status, what}), "application/json");
   });
-  listener.set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
+  listener.set_exception_handler([](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
     Write(Service::Error({500, "the server could not handle the request"}), response);
   });
 }
 
 void HttpServer::Impl::Post(const httplib::Request& request, httplib::Response& response,
                             const httplib::ContentReader& reader) {
-  const auto refuse = [&](ApiError error) {
+  const auto refuse = [&](const ApiError& error) {
     CloseAfterReply(request, response);
     Write(Service::Error(error), response);
   };
