@@ -30,6 +30,7 @@ class Macro : public Object {
   Result<Value> Call(Interpreter& interpreter, const Arguments& arguments) override {
     const std::vector<Parameter>& parameters = definition_.parameters;
     std::vector<std::string_view> names;
+    names.reserve(parameters.size());
     for (const Parameter& parameter : parameters) names.push_back(parameter.name);
     if (arguments.positional.size() > names.size()) {
       return Error(fmt::format("the macro \"{}\" takes at most {} arguments", definition_.name, names.size()));
@@ -145,7 +146,7 @@ Interpreter::~Interpreter() {
   for (const auto& object : kept_) object->Clear();
 }
 
-Result<std::string> Interpreter::Render(const Block& block, std::vector<std::pair<std::string, Value>> variables) {
+Result<std::string> Interpreter::Render(const Block& block, std::vector<std::pair<std::string, Value>>&& variables) {
   scope_ = std::make_shared<Scope>(nullptr);
   for (auto& [name, value] : variables) scope_->variables[name] = std::move(value);
   const Result<Flow> flow = Execute(block);
@@ -229,8 +230,8 @@ Result<Value> Interpreter::EvaluateIn(const Expression& expression, const std::s
   return value;
 }
 
-Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
-                                  int depth0) {
+Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items,
+                                  const std::shared_ptr<Scope>& outer, int depth0) {
   const std::shared_ptr<Scope> saved = scope_;
   Result<Flow> flow = Flow::kNext;
   std::vector<Value> chosen;

@@ -36,7 +36,7 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   /// Renders `block` with `variables`. Errors name the line.
-  Result<std::string> Render(const Block& block, std::vector<std::pair<std::string, Value>> variables);
+  Result<std::string> Render(const Block& block, std::vector<std::pair<std::string, Value>>&& variables);
 
   // What filters, tests, functions and objects need.
   Budget& budget() { return budget_; }
@@ -58,7 +58,7 @@ class Interpreter {
   Result<Value> EvaluateIn(const Expression& expression, const std::shared_ptr<Scope>& scope);
   /// Renders the for loop over `items` into the output (scopes come by value, for they may be the current one);
   /// `depth0` is how many times it is within itself.
-  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
+  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, const std::shared_ptr<Scope>& outer,
                        int depth0);
   /// The text of RunLoop.
   Result<Value> RenderLoop(const Statement& loop, const Value& iterable, const std::shared_ptr<Scope>& outer,

@@ -44,6 +44,7 @@ Result<Value> Stripped(Interpreter& interpreter, const Value& self, const Argume
 Result<Value> MakeStringList(Interpreter& interpreter, const std::vector<std::string_view>& parts) {
   MW_RETURN_IF_ERROR(interpreter.budget().Allocate(parts.size(), sizeof(std::string) + sizeof(Value)));
   std::vector<Value> items;
+  items.reserve(parts.size());
   for (const std::string_view part : parts) items.emplace_back(std::string(part));
   return interpreter.MakeList(std::move(items));
 }

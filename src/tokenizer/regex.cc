@@ -12,8 +12,9 @@
 namespace milwright {
 namespace {
 
-constexpr size_t kMaxPatternLength = 64 * 1024;
-constexpr size_t kMaxJitStack = 64 * 1024 * 1024;
+constexpr size_t kMaxPatternLength = size_t{64} << 10U;
+constexpr size_t kMinJitStack = size_t{64} << 10U;
+constexpr size_t kMaxJitStack = size_t{64} << 20U;
 
 /// The members of a class escape that PCRE2 reads otherwise, to stand inside [...], and those of its complement.
 struct ClassEscape {
@@ -201,7 +202,7 @@ struct Regex::Impl {
     };
     int count = match();
     if (count == PCRE2_ERROR_JIT_STACKLIMIT && scratch.stack == nullptr) {
-      scratch.stack.reset(pcre2_jit_stack_create(64 * 1024, kMaxJitStack, nullptr));
+      scratch.stack.reset(pcre2_jit_stack_create(kMinJitStack, kMaxJitStack, nullptr));
       pcre2_jit_stack_assign(scratch.context.get(), nullptr, scratch.stack.get());
       count = match();
     }

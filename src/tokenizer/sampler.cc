@@ -73,9 +73,8 @@ int32_t Sampler::SampleFiltered(float highest) {
     const double weight = std::exp((double{logits_[i]} - highest) / options_.temperature);
     if (weight > 0) heap.push_back({weight, static_cast<int32_t>(i)});
   }
-  size_t limit = heap.size();
   if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < heap.size()) {
-    limit = static_cast<size_t>(options_.top_k);
+    const auto limit = static_cast<size_t>(options_.top_k);
     std::nth_element(heap.begin(), heap.begin() + static_cast<ptrdiff_t>(limit), heap.end(),
                      [](const WeightedToken& a, const WeightedToken& b) { return b < a; });
     heap.resize(limit);

@@ -5,7 +5,7 @@
 namespace milwright {
 
 Result<StopStrings> StopStrings::Create(const std::vector<std::string>& strings) {
-  constexpr size_t kMaxTotal = 8 * 1024;
+  constexpr size_t kMaxTotal = size_t{8} << 10U;
   StopStrings stops;
   size_t total = 0;
   for (size_t index = 0; index < strings.size(); ++index) {
