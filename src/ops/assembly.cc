@@ -216,7 +216,7 @@ Result<std::vector<Literal>> EvaluateTile(const OpContext& ctx, const std::vecto
     sizes.insert(sizes.end(), {reps[i], x.shape()[i]});
     from.strides.insert(from.strides.end(), {0, strides[i]});
   }
-  MW_ASSIGN_OR_RETURN(const Tensor tiled, Collect(x, sizes, std::move(from)));
+  MW_ASSIGN_OR_RETURN(const Tensor tiled, Collect(x, sizes, from));
   return One(tiled.Reshaped(types.front().shape()));
 }
 

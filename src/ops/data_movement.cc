@@ -101,7 +101,7 @@ void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, con
   }
 }
 
-Result<Tensor> Collect(const Tensor& source, const Shape& sizes, Walk from) {
+Result<Tensor> Collect(const Tensor& source, const Shape& sizes, const Walk& from) {
   MW_ASSIGN_OR_RETURN(const int64_t width, ElementBytes(source.dtype()));
   MW_ASSIGN_OR_RETURN(Tensor result, Tensor::Zeros({source.dtype(), sizes}));
   CopyStrided(sizes, width, source.bytes().data(), from, result.mutable_bytes().data(), DenseWalk(sizes));
@@ -116,7 +116,7 @@ Result<Tensor> PermuteView(const Tensor& source, const Shape& view, const std::v
     sizes.push_back(view[static_cast<size_t>(axis)]);
     from.strides.push_back(strides[static_cast<size_t>(axis)]);
   }
-  MW_ASSIGN_OR_RETURN(const Tensor permuted, Collect(source, sizes, std::move(from)));
+  MW_ASSIGN_OR_RETURN(const Tensor permuted, Collect(source, sizes, from));
   return permuted.Reshaped(std::move(result));
 }
 

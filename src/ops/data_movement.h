@@ -30,7 +30,7 @@ void CopyStrided(const Shape& sizes, int64_t width, const std::byte* source, con
                  const Walk& to);
 
 /// A dense tensor of shape `sizes` with the elements that `from` visits in `source`.
-Result<Tensor> Collect(const Tensor& source, const Shape& sizes, Walk from);
+Result<Tensor> Collect(const Tensor& source, const Shape& sizes, const Walk& from);
 
 /// `source` seen under the shape `view` (of equal element count), its axes permuted by `perm` (result axis i is view
 /// axis perm[i]), and the outcome seen under `result`. Depth-to-space and its kin are of this form.

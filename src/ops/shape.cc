@@ -209,7 +209,7 @@ Result<std::vector<Literal>> EvaluateReverse(const OpContext& ctx, const std::ve
     from.offset += (x.shape()[i] - 1) * from.strides[i];
     from.strides[i] = -from.strides[i];
   }
-  return One(Collect(x, x.shape(), std::move(from)));
+  return One(Collect(x, x.shape(), from));
 }
 
 Result<std::vector<Type>> InferReverseSequence(const OpContext& ctx) {

@@ -121,7 +121,7 @@ SlicedWalk WalkSlices(const Shape& x, const std::vector<AxisSlice>& slices) {
 
 Result<std::vector<Literal>> TakeSlices(const Tensor& x, const std::vector<AxisSlice>& slices) {
   SlicedWalk sliced = WalkSlices(x.shape(), slices);
-  MW_ASSIGN_OR_RETURN(const Tensor taken, Collect(x, sliced.sizes, std::move(sliced.walk)));
+  MW_ASSIGN_OR_RETURN(const Tensor taken, Collect(x, sliced.sizes, sliced.walk));
   return One(taken.Reshaped(SlicedShape(slices)));
 }
 
@@ -291,7 +291,7 @@ Result<std::vector<Literal>> EvaluateSlidingWindows(const OpContext& ctx, const 
   const bool several = types.front().shape()[static_cast<size_t>(axis)] > 1;
   from.strides[static_cast<size_t>(axis)] = several ? step * ctx.Int("stride") : 0;
   from.strides.insert(from.strides.begin() + axis + 1, step);
-  return One(Collect(x, types.front().shape(), std::move(from)));
+  return One(Collect(x, types.front().shape(), from));
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ Result<std::vector<Literal>> EvaluateBatchToSpace(const OpContext& ctx, const st
   MW_ASSIGN_OR_RETURN(const Tensor whole, PermuteView(x, view, {2, 3, 4, 0, 5, 1}, whole_shape));
   Walk inside = DenseWalk(whole_shape);
   inside.offset = blocks.margin[0] * inside.strides[2] + blocks.margin[2];
-  return One(Collect(whole, to, std::move(inside)));
+  return One(Collect(whole, to, inside));
 }
 
 }  // namespace

@@ -230,8 +230,10 @@ Result<Value> Interpreter::EvaluateIn(const Expression& expression, const std::s
   return value;
 }
 
-Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items,
-                                  const std::shared_ptr<Scope>& outer, int depth0) {
+// `outer` is a copy: callers pass scope_, which changes here.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+Result<Flow> Interpreter::RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
+                                  int depth0) {
   const std::shared_ptr<Scope> saved = scope_;
   Result<Flow> flow = Flow::kNext;
   std::vector<Value> chosen;

@@ -58,7 +58,7 @@ class Interpreter {
   Result<Value> EvaluateIn(const Expression& expression, const std::shared_ptr<Scope>& scope);
   /// Renders the for loop over `items` into the output (scopes come by value, for they may be the current one);
   /// `depth0` is how many times it is within itself.
-  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, const std::shared_ptr<Scope>& outer,
+  Result<Flow> RunLoop(const Statement& loop, const std::vector<Value>& items, std::shared_ptr<Scope> outer,
                        int depth0);
   /// The text of RunLoop.
   Result<Value> RenderLoop(const Statement& loop, const Value& iterable, const std::shared_ptr<Scope>& outer,

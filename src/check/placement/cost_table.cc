@@ -42,7 +42,7 @@ bool AllFp16OrBool(const Operation& op) {
   const auto fits = [](const Type& type) { return type.dtype() == DataType::kFp16 || type.dtype() == DataType::kBool; };
   for (const Input& input : op.inputs()) {
     for (const Operand& operand : input.arguments) {
-      if (operand.constant() == nullptr && !fits(operand.type())) return false;
+      if (operand.value != nullptr && operand.constant() == nullptr && !fits(operand.value->type)) return false;
     }
   }
   return std::ranges::all_of(op.outputs(), [&](const auto& output) { return fits(output->type); });
