@@ -52,6 +52,7 @@ struct EngineCounters {
   int64_t bytes_copied = 0;           ///< bytes of values copied because they could not be viewed or updated in place
   int64_t attention_columns = 0;      ///< rows of K that attention looked at
   int64_t cache_bytes_read = 0;       ///< bytes of K and V that attention read
+  int64_t multiply_adds = 0;          ///< of products with stored weights, as matrices: rows * columns * vectors
   int64_t locked_backings = 0;        ///< output backings that were inputs, and were replaced by fresh buffers
 };
 

@@ -56,6 +56,9 @@ void PrintProfile(const std::string& function, const std::vector<ProfileEntry>& 
   std::cout << Styled(fmt::format("Profile of one call of '{}'", function), Style::kBold) << "\n" << Table(rows);
 }
 
+/// `rate` as a share of `peak`; 0 when there is no such peak.
+double Share(double rate, double peak) { return peak > 0 ? rate / peak : 0; }
+
 Json ToJson(const BenchReport& report) {
   Json json = {{"family", report.family},
                {"context_length", report.context_length},
@@ -85,7 +88,10 @@ Json ToJson(const BenchReport& report) {
   }
   if (report.prefill_tokens > 0) {
     json["prefill"] = {{"tokens", report.prefill_tokens},
-                       {"tokens_per_second", ToJson(report.prefill_tokens_per_second)}};
+                       {"tokens_per_second", ToJson(report.prefill_tokens_per_second)},
+                       {"multiply_adds_giga", report.prefill_multiply_adds},
+                       {"fma_peak_share", Share(report.prefill_multiply_adds, report.fma_peak)},
+                       {"int8_peak_share", Share(report.prefill_multiply_adds, report.int8_peak)}};
   }
   for (const ProfileEntry& entry : report.profile) {
     json["profile"].push_back({{"kind", entry.kind},
@@ -119,9 +125,16 @@ void PrintReport(const BenchReport& report) {
   }
   std::cout << Table(rows);
   if (report.prefill_tokens > 0) {
-    std::cout << fmt::format("prefill of {}: {} tokens/s; peak {:.0f} G multiply-adds/s fp32, {:.0f} G 8-bit\n",
-                             report.prefill_tokens, Text(report.prefill_tokens_per_second, 0), report.fma_peak,
-                             report.int8_peak);
+    const double rate = report.prefill_multiply_adds;
+    std::cout << fmt::format(
+        "prefill of {}: {} tokens/s; {:.0f} G multiply-adds/s with weights: {:.0f} % of the fp32 peak ({:.0f} G)",
+        report.prefill_tokens, Text(report.prefill_tokens_per_second, 0), rate, 100 * Share(rate, report.fma_peak),
+        report.fma_peak);
+    if (report.int8_peak > 0) {
+      std::cout << fmt::format(", {:.0f} % of the 8-bit peak ({:.0f} G)", 100 * Share(rate, report.int8_peak),
+                               report.int8_peak);
+    }
+    std::cout << "\n";
   }
   for (const std::string& why : report.not_planned) {
     std::cout << Styled("runs on the reference interpreter: ", Style::kYellow) << why << "\n";

@@ -318,6 +318,7 @@ Result<TensorMap> Engine::Impl::PredictPlanned(Compiled& compiled, const Prepare
   counters.bytes_copied += frame.counters.bytes_copied;
   counters.attention_columns += frame.counters.attention_columns;
   counters.cache_bytes_read += frame.counters.cache_bytes_read;
+  counters.multiply_adds += plan.multiply_adds;
   return result;
 }
 

@@ -137,6 +137,7 @@ struct StepInfo {
   const Operation* op = nullptr;  ///< the (last) operation
   int operations = 1;             ///< operations of the program that it stands for
   int64_t weight_bytes = 0;       ///< stored bytes of weights that it reads
+  int64_t multiply_adds = 0;      ///< with these weights
   bool reference = false;         ///< runs a reference kernel
 };
 
@@ -167,6 +168,7 @@ struct Plan {
   std::vector<kernels::AlignedBuffer> owned;  ///< constants in the form that steps want
   std::unique_ptr<const Graph> graph;         ///< nodes and literals that steps refer to
   int64_t operations = 0;                     ///< of the program, constants left out
+  int64_t multiply_adds = 0;                  ///< of all steps
 
   /// A frame with arena and scratch. Errors: no memory.
   [[nodiscard]] Result<std::unique_ptr<Frame>> MakeFrame(const kernels::Kernels& kernels,

@@ -202,6 +202,7 @@ void PlanBuilder::Emit(NewStep step, const Node& node, std::span<const View> use
   if (info.kind.empty()) info.kind = node.kind;
   info.op = node.op;
   info.operations = node.operations;
+  plan_->multiply_adds += info.multiply_adds;
   const bool empties_caches = info.weight_bytes >= kCacheBytes;
   plan_->steps.push_back({std::move(step.step), step.bytes, empties_caches, std::move(info)});
 }

@@ -167,6 +167,7 @@ Result<bool> LowerProducts(PlanBuilder& builder, const Node& node, GraphValue* x
     const Shape strides = ProductStrides(product.output->shape(), channel);
     const View y = builder.Allocate(product.output, &strides);
     info.weight_bytes += kernels::StoredBytes(product.weight->view);
+    info.multiply_adds += rows.shape[0] * product.weight->view.rows * product.weight->view.cols;
     used.insert(used.end(), {bias, y});
     parts.push_back({product.weight, bias, y, product.output->dtype() == DataType::kFp16});
   }

@@ -72,6 +72,7 @@ EngineCounters Sum(const std::vector<Engine>& engines) {
     sum.bytes_copied += counters.bytes_copied;
     sum.attention_columns += counters.attention_columns;
     sum.cache_bytes_read += counters.cache_bytes_read;
+    sum.multiply_adds += counters.multiply_adds;
     sum.locked_backings += counters.locked_backings;
   }
   return sum;
@@ -222,15 +223,20 @@ class FolderBench {
     if (tokens < 2 || !HasLongFunction(pipeline_->manifest())) return Status::Ok();
     const std::vector<int64_t> prompt = Tokens(pipeline_->manifest(), tokens);
     std::vector<double> rates;
+    int64_t multiply_adds = 0;  // of one prefill
     for (int repetition = 0; repetition <= options_.repetitions; ++repetition) {
       MW_RETURN_IF_ERROR(GoTo(0));
       MW_RETURN_IF_ERROR(Step());  // touches the caches' memory, as in decode
+      const int64_t before = Sum(engines_).multiply_adds;
       const auto start = Clock::now();
       MW_RETURN_IF_ERROR(pipeline_->Prefill(prompt));
       if (repetition > 0) rates.push_back(static_cast<double>(tokens) / Seconds(start));  // the first one plans
+      multiply_adds = Sum(engines_).multiply_adds - before;
     }
     report_.prefill_tokens = tokens;
     report_.prefill_tokens_per_second = SpreadOf(std::move(rates));
+    report_.prefill_multiply_adds = static_cast<double>(multiply_adds) / static_cast<double>(tokens) *
+                                    report_.prefill_tokens_per_second.median * 1e-9;
     return Status::Ok();
   }
 

@@ -51,7 +51,7 @@ struct BenchReport {
   std::vector<DecodeBench> decode;
   int64_t prefill_tokens = 0;
   BenchSpread prefill_tokens_per_second;
-  double prefill_multiply_adds = 0;  ///< of the weights, per token: two FLOP each
+  double prefill_multiply_adds = 0;  ///< 10^9 per second, with weights; those of attention are not counted
   double fma_peak = 0;               ///< 10^9 fp32 multiply-adds per second of the machine's threads
   double int8_peak = 0;              ///< 10^9 8-bit multiply-adds per second; 0: no such instruction
   WeightCounts weights;
