@@ -17,6 +17,11 @@ struct Variant {
   CacheUpdate update;
 };
 
+using testing::Deviation;
+using testing::kRecurrenceFactor;
+using testing::kStrictBound;
+using testing::RunFolder;
+
 constexpr Variant kVariants[] = {
     {"kv-pair", CacheUpdate::kSlice},         {"unified:interleaved", CacheUpdate::kMask},
     {"per-layer", CacheUpdate::kSlice},       {"explicit-io:whole", CacheUpdate::kSlice},
@@ -25,34 +30,9 @@ constexpr Variant kVariants[] = {
     {"by-role", CacheUpdate::kRing},          {"by-role", CacheUpdate::kShift},
 };
 
-Result<std::vector<float>> LogitsOf(const std::string& folder, const testing::Golden& golden,
-                                    const EngineLoader& loader) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Pipeline> pipeline, Pipeline::Open(folder, loader));
-  MW_ASSIGN_OR_RETURN(StepResult result, pipeline->Prefill(golden.tokens));
-  return std::move(result.logits);
-}
-
-// Largest difference as a share of 1 + the largest logit.
-double Deviation(const std::vector<float>& actual, const std::vector<float>& expected) {
-  if (actual.size() != expected.size()) return INFINITY;
-  double magnitude = 1;
-  for (const float logit : expected) magnitude = std::max(magnitude, 1.0 + std::fabs(logit));
-  double largest = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    const double error = std::fabs(static_cast<double>(actual[i]) - expected[i]) / magnitude;
-    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
-  }
-  return largest;
-}
-
-// Strict rounds as the reference does and sums in another order: a value may round to the neighbouring fp16 number,
-// 2^-11 of it, in each of a few dozen operations of a layer, and these errors add up like a random walk over the layers
-// of the tiny checkpoints: 2^-11 * sqrt(6 layers * 30 operations) = 6.5e-3. Fast leaves out roundings inside fusions
-// that the reference makes, so both walks differ: twice that. The gated recurrence of Qwen3.5 feeds errors back from
-// token to token; checkpoints/README.md allows it ten times the error of the others.
-constexpr double kStrictBound = 6.5e-3;
+// Fast leaves out roundings inside fusions that the reference makes, so both walks (kStrictBound) differ.
 constexpr double kFastBound = 2 * kStrictBound;
-double Feedback(const std::string& checkpoint) { return checkpoint == "qwen3_5-tiny" ? 10 : 1; }
+double Feedback(const std::string& checkpoint) { return checkpoint == "qwen3_5-tiny" ? kRecurrenceFactor : 1; }
 
 TEST(EngineOnCheckpoints, GivesTheReferencesLogits) {
   size_t turn = 0;
@@ -71,11 +51,7 @@ TEST(EngineOnCheckpoints, GivesTheReferencesLogits) {
         if (!testing::FullTests() && i != turn % std::size(kVariants)) continue;
         const Variant& variant = kVariants[i];
         testing::TemporaryFolder folder;
-        BuildOptions options;
-        options.checkpoint = checkpoint;
-        options.output = folder.path() + "/build";
-        options.durable = false;
-        options.hash_checkpoint = false;
+        BuildOptions options = testing::QuickBuild(checkpoint, folder.path() + "/build");
         options.context_length = 64;
         options.style = style;
         options.layout = *ParseLayout(variant.layout);
@@ -86,15 +62,15 @@ TEST(EngineOnCheckpoints, GivesTheReferencesLogits) {
           ASSERT_EQ(report.status().code(), ErrorCode::kUsage) << report.status().message();
           continue;
         }
-        const auto reference = LogitsOf(options.output, *golden, ReferenceEngine());
+        const auto reference = RunFolder(options.output, golden->tokens, ReferenceEngine());
         ASSERT_TRUE(reference.ok()) << reference.status().message();
         EngineOptions engine;
         engine.threads = 2;
         engine.numerics = Numerics::kStrict;
-        const auto strict = LogitsOf(options.output, *golden, FastEngine(engine));
+        const auto strict = RunFolder(options.output, golden->tokens, FastEngine(engine));
         ASSERT_TRUE(strict.ok()) << strict.status().message();
         engine.numerics = Numerics::kFast;
-        const auto fast = LogitsOf(options.output, *golden, FastEngine(engine));
+        const auto fast = RunFolder(options.output, golden->tokens, FastEngine(engine));
         ASSERT_TRUE(fast.ok()) << fast.status().message();
         const double strict_error = Deviation(*strict, *reference);
         const double fast_error = Deviation(*fast, *reference);
@@ -122,11 +98,7 @@ TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
     if (!golden.ok()) continue;
     for (const GraphStyle style : {GraphStyle::kPlain, GraphStyle::kAne}) {
       testing::TemporaryFolder folder;
-      BuildOptions options;
-      options.checkpoint = checkpoint;
-      options.output = folder.path() + "/build";
-      options.durable = false;
-      options.hash_checkpoint = false;
+      BuildOptions options = testing::QuickBuild(checkpoint, folder.path() + "/build");
       options.style = style;
       options.context_length = (static_cast<int64_t>(golden->tokens.size()) + 7) / 8 * 8;
       options.compute = DataType::kFp32;
@@ -135,7 +107,7 @@ TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
       ASSERT_TRUE(BuildCheckpoint(options).ok());
       EngineOptions engine;
       engine.threads = 2;
-      const auto logits = LogitsOf(options.output, *golden, FastEngine(engine));
+      const auto logits = RunFolder(options.output, golden->tokens, FastEngine(engine));
       ASSERT_TRUE(logits.ok()) << logits.status().message();
       const double bound = testing::Fp32Bound(name);
       const testing::Difference d = testing::Compare(*logits, golden->logits, golden->vocabulary, 2 * bound);
@@ -152,11 +124,7 @@ TEST(EngineOnCheckpoints, Fp32BuildsGiveTheGoldenLogits) {
 class EngineOnExample : public ::testing::Test {
  protected:
   void Build(GraphStyle style, const char* layout, int64_t context_length, CacheUpdate update = CacheUpdate::kSlice) {
-    BuildOptions options;
-    options.checkpoint = testing::FindCheckpoint("qwen3-jacobean");
-    options.output = folder_.path() + "/build";
-    options.durable = false;
-    options.hash_checkpoint = false;
+    BuildOptions options = testing::QuickBuild(testing::FindCheckpoint("qwen3-jacobean"), folder_.path() + "/build");
     options.style = style;
     options.layout = *ParseLayout(layout);
     options.update = update;
@@ -215,6 +183,8 @@ TEST_F(EngineOnExample, StyleDoesNotMatterToFusion) {
       EXPECT_EQ(Steps("fused_rms_norm"), 4 * kLayers + 1);  // two of the layer, one each for q and k, and the last
       EXPECT_EQ(Steps("linear") + Steps("conv"), 4 * kLayers + 1);  // q, k, v; o; gate, up; down; and the head
       EXPECT_TRUE(std::ranges::none_of(profile_, &ProfileEntry::reference));
+      // Of two tokens: q and o 128 x 128, k and v 64 x 128, the MLP's three 384 x 128, and the head 1024 x 128.
+      EXPECT_EQ(counters_.multiply_adds, 2 * 128 * (kLayers * (2 * 128 + 2 * 64 + 3 * 384) + 1024));
     }
   }
 }

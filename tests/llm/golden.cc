@@ -78,10 +78,36 @@ Difference Compare(const std::vector<float>& logits, const std::vector<float>& r
   return difference;
 }
 
-Result<std::vector<float>> RunFolder(const std::string& folder, const Golden& golden, int64_t max_length) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Pipeline> pipeline, Pipeline::Open(folder, ReferenceEngine()));
-  MW_ASSIGN_OR_RETURN(StepResult result, pipeline->Prefill(golden.tokens, max_length));
+double Deviation(const std::vector<float>& logits, const std::vector<float>& expected) {
+  if (logits.size() != expected.size()) return INFINITY;
+  double magnitude = 1;
+  double largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::fabs(static_cast<double>(logits[i]) - expected[i]);
+    magnitude = std::max(magnitude, 1.0 + std::fabs(expected[i]));
+    largest = std::isfinite(error) ? std::max(largest, error) : INFINITY;
+  }
+  return largest / magnitude;
+}
+
+BuildOptions QuickBuild(const std::string& checkpoint, const std::string& output) {
+  BuildOptions options;
+  options.checkpoint = checkpoint;
+  options.output = output;
+  options.durable = false;
+  options.hash_checkpoint = false;
+  return options;
+}
+
+Result<std::vector<float>> RunFolder(const std::string& folder, const std::vector<int64_t>& tokens,
+                                     const EngineLoader& loader, int64_t max_length) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Pipeline> pipeline, Pipeline::Open(folder, loader));
+  MW_ASSIGN_OR_RETURN(StepResult result, pipeline->Prefill(tokens, max_length));
   return std::move(result.logits);
+}
+
+Result<std::vector<float>> RunFolder(const std::string& folder, const Golden& golden, int64_t max_length) {
+  return RunFolder(folder, golden.tokens, ReferenceEngine(), max_length);
 }
 
 Result<std::vector<float>> BuildAndRun(const BuildOptions& options, const Golden& golden, int64_t max_length) {

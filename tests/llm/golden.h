@@ -48,10 +48,29 @@ struct Difference {
 Difference Compare(const std::vector<float>& logits, const std::vector<float>& reference, int64_t vocabulary,
                    double margin);
 
+/// Options of a build that is looked at once: not flushed to the disk, and its checkpoint not hashed.
+BuildOptions QuickBuild(const std::string& checkpoint, const std::string& output);
+
+/// Logits of all `tokens` by a built folder, in calls of at most `max_length` tokens (0: as long as functions allow).
+Result<std::vector<float>> RunFolder(const std::string& folder, const std::vector<int64_t>& tokens,
+                                     const EngineLoader& loader, int64_t max_length = 0);
+/// Those of the golden's tokens, by the reference.
+Result<std::vector<float>> RunFolder(const std::string& folder, const Golden& golden, int64_t max_length = 0);
+
 /// Builds into `folder`, and runs all tokens in calls of at most `max_length` tokens (0: as long as functions allow).
 Result<std::vector<float>> BuildAndRun(const BuildOptions& options, const Golden& golden, int64_t max_length = 0);
-/// Runs a built folder.
-Result<std::vector<float>> RunFolder(const std::string& folder, const Golden& golden, int64_t max_length = 0);
+
+/// Largest difference as a share of 1 + the largest of `expected`; infinite when sizes differ or a number is no number.
+double Deviation(const std::vector<float>& logits, const std::vector<float>& expected);
+
+/// Bound on the Deviation of Numerics::kStrict from the reference. Strict rounds as the reference does and sums in
+/// another order: a value may round to the neighbouring fp16 number, 2^-11 of it, in each of a few dozen operations of
+/// a layer, and these errors add up like a random walk over the layers of tiny networks: 2^-11 * sqrt(6 layers * 30
+/// operations) = 6.5e-3.
+inline constexpr double kStrictBound = 6.5e-3;
+/// What it grows by for Qwen3.5, whose gated recurrence feeds errors back from token to token: checkpoints/README.md
+/// allows it ten times the error of the others.
+inline constexpr double kRecurrenceFactor = 10;
 
 /// Names of all checkpoints with golden logits.
 const std::vector<std::string>& CheckpointNames();

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "golden.h"
 #include "llm/compress_folder.h"
@@ -130,51 +128,22 @@ constexpr const char* kFormats[] = {
     "int8",        "int4:block32", "lut4:group16", "lut6",         "int8:block16", "sparse:0.5", "int4:asym",
     "lut2:group8", "int8:tensor",  "lut3:group4",  "int4:channel", "lut8:scale",   "lut1",       "int4:block8:asym"};
 
-/// engine_test.cc derives it, and ten times it for the recurrence of Qwen3.5.
-constexpr double kStrictBound = 6.5e-3;
 /// What int8 activations do, beside fp16: they err by some 0.7 % of the values' size (largest of a block / 127 /
 /// sqrt(12), the largest being three times the size) where fp16 errs by 0.03 %, but in 5 places of a layer instead of
 /// 30: 25 / sqrt(6) = 10 times as much, and twice that for the largest of many logits.
 constexpr double kInt8Factor = 20;
 
-EngineLoader Engine(bool strict) {
+EngineLoader TwoThreads(bool strict) {
   EngineOptions options;
   options.threads = 2;
   options.numerics = strict ? Numerics::kStrict : Numerics::kFast;
   return FastEngine(options);
 }
 
-Result<std::vector<float>> Logits(const std::string& folder, const std::vector<int64_t>& tokens,
-                                  const EngineLoader& loader) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Pipeline> pipeline, Pipeline::Open(folder, loader));
-  MW_ASSIGN_OR_RETURN(StepResult result, pipeline->Prefill(tokens));
-  return std::move(result.logits);
-}
-
-double Largest(const std::vector<float>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0,
-                         [](double most, float value) { return std::max<double>(most, std::fabs(value)); });
-}
-
-/// Largest difference; infinite when sizes differ or a value is not finite.
-double Apart(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double apart = std::fabs(static_cast<double>(a[i]) - b[i]);
-    most = std::isfinite(apart) ? std::max(most, apart) : INFINITY;
-  }
-  return most;
-}
-
 class RandomShapes : public ::testing::TestWithParam<size_t> {
  protected:
   BuildOptions Options(DataType compute, const Form& form, const std::string& functions) {
-    BuildOptions options;
-    options.checkpoint = folder_.path();
-    options.output = fmt::format("{}/build{}", folder_.path(), builds_++);
-    options.durable = false;
-    options.hash_checkpoint = false;
+    BuildOptions options = QuickBuild(folder_.path(), fmt::format("{}/build{}", folder_.path(), builds_++));
     options.context_length = 37;
     options.compute = compute;
     options.layout = *ParseLayout(form.layout);
@@ -193,7 +162,7 @@ TEST_P(RandomShapes, AllFormsAgree) {
   double worst_layout = 0, worst_calls = 0, worst_strict = 0, worst_fast = 0;
   double worst_compressed_strict = 0, worst_compressed_fast = 0;
   const double strict_bound =
-      kStrictBound * (std::string_view(family.config).find("qwen3_5") != std::string::npos ? 10 : 1);
+      kStrictBound * (std::string_view(family.config).find("qwen3_5") != std::string::npos ? kRecurrenceFactor : 1);
   size_t turn = GetParam();
   for (const char* variant : family.variants) {
     json config = json::parse(family.config);
@@ -207,15 +176,14 @@ TEST_P(RandomShapes, AllFormsAgree) {
     // The judge: fp32 caches as inputs and outputs, one token at a time.
     BuildOptions plain = Options(DataType::kFp32, {"explicit-io:whole", CacheUpdate::kSlice, 1}, "decode");
     ASSERT_OK(BuildCheckpoint(plain));
-    const auto expected = Logits(plain.output, tokens, ReferenceEngine());
+    const auto expected = RunFolder(plain.output, tokens, ReferenceEngine());
     ASSERT_OK(expected);
-    const double size = 1 + Largest(*expected);
     BuildOptions calls = Options(DataType::kFp32, {"explicit-io:whole", CacheUpdate::kSlice, 1}, "decode,prefill:8");
     ASSERT_OK(BuildCheckpoint(calls));
-    const auto several = Logits(calls.output, tokens, ReferenceEngine());
+    const auto several = RunFolder(calls.output, tokens, ReferenceEngine());
     ASSERT_OK(several);
-    EXPECT_LE(Apart(*several, *expected) / size, 1e-4);  // sums in another order
-    worst_calls = std::max(worst_calls, Apart(*several, *expected) / size);
+    EXPECT_LE(Deviation(*several, *expected), 1e-4);  // sums in another order
+    worst_calls = std::max(worst_calls, Deviation(*several, *expected));
 
     for (const size_t of_this : {turn, turn + 3, turn + 6}) {
       Form form = kForms[of_this % std::size(kForms)];
@@ -231,25 +199,25 @@ TEST_P(RandomShapes, AllFormsAgree) {
       wide.style = style;
       const auto built = BuildCheckpoint(wide);
       ASSERT_OK(built);
-      const auto same = Logits(wide.output, tokens, ReferenceEngine());
+      const auto same = RunFolder(wide.output, tokens, ReferenceEngine());
       ASSERT_OK(same);
       // Caches in fp16 where they are states (matrix_test.cc derives the bound on rounding everything: caches are
       // less).
-      const double layout = Apart(*same, *expected) / size;
+      const double layout = Deviation(*same, *expected);
       EXPECT_LE(layout, static_cast<double>(plan->layer_count()) * 16 * 0x1p-11);
       worst_layout = std::max(worst_layout, layout);
 
       BuildOptions half = Options(DataType::kFp16, form, functions);
       half.style = style;
       ASSERT_OK(BuildCheckpoint(half));
-      const auto reference = Logits(half.output, tokens, ReferenceEngine());
+      const auto reference = RunFolder(half.output, tokens, ReferenceEngine());
       ASSERT_OK(reference);
       // How far rounding everything to fp16 takes this network: some amplify errors more than others.
-      const double half_error = std::max(Apart(*reference, *expected) / size, kStrictBound);
+      const double half_error = std::max(Deviation(*reference, *expected), kStrictBound);
       for (const bool strict : {true, false}) {
-        const auto logits = Logits(half.output, tokens, Engine(strict));
+        const auto logits = RunFolder(half.output, tokens, TwoThreads(strict));
         ASSERT_OK(logits);
-        const double error = Apart(*logits, *reference) / (1 + Largest(*reference));
+        const double error = Deviation(*logits, *reference);
         if (strict) {
           EXPECT_LE(error, strict_bound);
           worst_strict = std::max(worst_strict, error);
@@ -257,7 +225,7 @@ TEST_P(RandomShapes, AllFormsAgree) {
         }
         // Fast rounds at some of the places where the reference does. Both are random walks away from fp32 with steps
         // of one size, so it is at most twice as far.
-        const double fast = Apart(*logits, *expected) / size;
+        const double fast = Deviation(*logits, *expected);
         EXPECT_LE(fast, 2 * half_error);
         worst_fast = std::max(worst_fast, fast);
       }
@@ -270,12 +238,12 @@ TEST_P(RandomShapes, AllFormsAgree) {
       compress.min_elements = 64;
       const std::string compressed = half.output + "-compressed";
       ASSERT_OK(CompressFolder(half.output, compressed, compress));
-      const auto judge = Logits(compressed, tokens, ReferenceEngine());
+      const auto judge = RunFolder(compressed, tokens, ReferenceEngine());
       ASSERT_OK(judge);
       for (const bool strict : {true, false}) {
-        const auto logits = Logits(compressed, tokens, Engine(strict));
+        const auto logits = RunFolder(compressed, tokens, TwoThreads(strict));
         ASSERT_OK(logits);
-        const double error = Apart(*logits, *judge) / (1 + Largest(*judge));
+        const double error = Deviation(*logits, *judge);
         EXPECT_LE(error, strict ? strict_bound : kInt8Factor * half_error);
         double& worst = strict ? worst_compressed_strict : worst_compressed_fast;
         worst = std::max(worst, error);
